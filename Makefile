@@ -2,6 +2,10 @@
 PYTHON ?= python3
 # For the peers that need a newer Python: one from pyenv, or one that uv finds or downloads.
 NEWER_PYTHON ?= $(or $(firstword $(sort $(wildcard $(HOME)/.pyenv/versions/3.1[2-9].*/bin/python))),>=3.12)
+# A proxy may be known to the certificate store of the system alone. Where there is no store, uv has its own.
+CERTIFICATES := $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \
+  /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem))
+export UV_SYSTEM_CERTS ?= $(if $(CERTIFICATES),true,false)
 BIN := .venv/bin
 READY := .venv/ready
 QUICK := -m 'not postgresql and not ray' $(addprefix tests/,unit store flow host house) \
@@ -124,5 +128,5 @@ $(READY): .venv/uv requirements/dev.txt pyproject.toml
 	@touch $@
 
 .venv/uv: requirements/uv.txt requirements/bootstrap.py
-	@$(PYTHON) requirements/bootstrap.py
+	@$(PYTHON) requirements/bootstrap.py $(CERTIFICATES)
 	@touch $@

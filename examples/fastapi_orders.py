@@ -1,24 +1,29 @@
 """A FastAPI shop that queues inside its own transaction: the job exists exactly if the order does.
 
-Serve it with `uvicorn fastapi_orders:api`. The web process runs the jobs too; to run them elsewhere leave out
-`async with jobs` and type `trax run fastapi_orders.py:jobs`. Executed as a script it tries itself out.
+It needs `pip install 'trax-scheduler[web]'`. Serve it with `uvicorn fastapi_orders:api`. The web process runs
+the jobs too; to run them elsewhere leave out `async with jobs` and type `trax run fastapi_orders.py:jobs`.
+Executed as a script it tries itself out.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+import json
+import socket
+from contextlib import asynccontextmanager, closing, contextmanager
+from http.client import HTTPConnection
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final
 
+import uvicorn
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 from sqlalchemy import create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
-from starlette.testclient import TestClient
 
 from trax import Trax
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Generator
 
 DATABASE: Final = "sqlite:///shop.db"
 IN_STOCK: Final = 100
@@ -91,15 +96,41 @@ async def list_jobs() -> list[str]:
     return [f"{entry.train} {entry.input}: {entry.status}" for entry in await jobs.work_queue.list()]
 
 
-def try_out() -> None:
-    with TestClient(api) as client:
-        refused = client.post("/orders", json={"customer": "Mallory", "cups": 1000})
-        print(f"Mallory: {refused.status_code}, {refused.json()['detail']}")
+@contextmanager
+def served() -> Generator[int]:
+    """Serve the shop on a free port during the block."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(api, log_level="warning"))
+        thread = Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
 
-        placed = client.post("/orders", json={"customer": "Ada", "cups": 2}).json()
-        confirmed = client.get(f"/confirmations/{placed['entry']}")
-        print(f"Ada: {confirmed.json()}")
-        print(f"jobs: {client.get('/jobs').json()}")
+
+def call(port: int, path: str, order: dict[str, Any] | None = None) -> Any:
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    with closing(connection):
+        body = None if order is None else json.dumps(order)
+        connection.request(
+            "GET" if order is None else "POST", path, body, {"Content-Type": "application/json"}
+        )
+        response = connection.getresponse()
+        return response.status, json.load(response)
+
+
+def try_out() -> None:
+    with served() as port:
+        status, refused = call(port, "/orders", {"customer": "Mallory", "cups": 1000})
+        print(f"Mallory: {status}, {refused['detail']}")
+
+        _, placed = call(port, "/orders", {"customer": "Ada", "cups": 2})
+        _, confirmed = call(port, f"/confirmations/{placed['entry']}")
+        print(f"Ada: {confirmed}")
+        _, listed = call(port, "/jobs")
+        print(f"jobs: {listed}")
 
 
 if __name__ == "__main__":

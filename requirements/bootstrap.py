@@ -20,9 +20,17 @@ def main():
     venv.EnvBuilder(with_pip=True, clear=True, symlinks=os.name != "nt").create(".venv")
     python = os.path.join(".venv", "bin", "python")
     pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-    ended = subprocess.run([*pip, "--require-hashes", "--requirement", "requirements/uv.txt"])
-    if ended.returncode:
-        sys.exit("uv could not be installed into .venv (see above). Is the package index reachable?")
+    command = [*pip, "--require-hashes", "--requirement", "requirements/uv.txt"]
+    if subprocess.run(command).returncode == 0:
+        return
+    certificates = (
+        sys.argv[1] if len(sys.argv) > 1 else None
+    )  # of the system, which an older pip does not read
+    if certificates:
+        print("trying again with the certificates of the system: " + certificates, file=sys.stderr)
+        if subprocess.run(command, env=dict(os.environ, PIP_CERT=certificates)).returncode == 0:
+            return
+    sys.exit("uv could not be installed into .venv (see above). Is the package index reachable?")
 
 
 main()

@@ -43,13 +43,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from trax.bounds import is_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import ModuleType
 
 __all__ = [
@@ -392,6 +393,42 @@ def format_value(value: Any) -> str:
     except Exception:  # noqa: BLE001 - an int of more than 4,300 digits, or whatever a `__repr__` raises
         text = f"a number of {value.bit_length()} bits" if isinstance(value, int) else type(value).__name__
     return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 1] + "…"
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def explain_call(usage: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Report a call with wrong or missing arguments as a DefinitionError that shows how to call it."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return function(*args, **kwargs)
+            except TypeError as error:
+                wrong = _call_error(function, args, kwargs)
+                if wrong is None:
+                    raise  # from inside the function
+                raise DefinitionError(f"expected {usage}: {wrong}") from error
+
+        return call
+
+    return decorate
+
+
+def _call_error(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    from inspect import signature
+
+    parameters = signature(function)
+    try:
+        parameters.bind(*args, **kwargs)
+    except TypeError as error:
+        names = parameters.parameters
+        unknown = next((name for name in kwargs if name not in names), "")
+        return f"{error}{did_you_mean(unknown, names) if unknown else ''}"
+    return None
 
 
 def import_extra(module: str, *, extra: str, feature: str) -> ModuleType:

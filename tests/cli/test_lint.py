@@ -79,3 +79,33 @@ def test_what_waits_is_read_with_the_new_code_before_it_is_deployed(tmp_path: Pa
         {"train": "greet", "fields": ["town: Field required"], "count": 1, "example": "entry 1"}
     ]
     assert (gone.returncode, gone.stdout.count("this code does not define the train")) == (1, 1)
+
+
+ODD = """
+from trax import Trax
+
+class Odd: ...
+
+app = Trax(SETTINGS)
+
+@app.train
+def odd(number: int) -> Odd:
+    return Odd()
+
+@app.train
+def plain(number: int) -> dict[str, int]:
+    return {"number": number}
+"""
+
+
+def test_an_output_that_no_record_can_have_is_found(tmp_path: Path) -> None:
+    for name, settings in {"saved": "", "unsaved": "save_outputs=False"}.items():
+        (tmp_path / f"{name}.py").write_text(ODD.replace("SETTINGS", settings), encoding="utf-8")
+
+    saved = warm.run([TRAX, "lint", "saved:app"], cwd=tmp_path)
+    unsaved = warm.run([TRAX, "lint", "unsaved:app"], cwd=tmp_path)
+
+    assert (saved.returncode, saved.stdout.count("\n")) == (1, 1)
+    assert saved.stdout.startswith("the output of train 'odd' is Odd, which cannot be JSON: ")
+    assert "no record will have it: return a model, a dataclass, plain data or None" in saved.stdout
+    assert (unsaved.returncode, unsaved.stdout) == (0, "no findings\n")

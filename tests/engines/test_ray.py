@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.ray_cluster import APP, PROJECT, Cluster, RayEngine, WholeCluster
 from tests.support.waiting import until
+from tests.support.warm import TRAX
 
-from trax import Submission
+from trax import Submission, Trax
 from trax.errors import DefinitionError
 from trax.remote.ray.workers import RayWorkers
 from trax.testing.submitter_contract import SCENARIOS, Scenario, Workspace, harness, name_of, play, scenarios
@@ -83,13 +84,13 @@ def test_what_a_train_needs_is_asked_of_ray_and_what_ray_refuses_is_told(cluster
     assert (taken, again) == (None, [None])
 
 
-def test_what_could_not_begin_is_told_with_the_next_hand_over(
+def test_what_could_not_begin_is_told_at_once_and_not_with_the_next_hand_over(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     workers = RayWorkers("no.such.module:app", name="lost", address=cluster.address)
     try:
         workers.submit([run(1)])
-        until(lambda: workers.submit([]) == [] and bool(caplog.messages), within_seconds=TIMEOUT_SECONDS)
+        until(lambda: bool(caplog.messages), within_seconds=TIMEOUT_SECONDS)
     finally:
         workers.close()
         cluster.end_workers(signal.SIGKILL)
@@ -98,14 +99,37 @@ def test_what_could_not_begin_is_told_with_the_next_hand_over(
     assert "No module named 'no'" in caplog.messages[0]
 
 
-def test_what_the_page_shows_can_be_run() -> None:
+CRAWLS = 12
+
+
+async def test_the_page_works_as_it_is_written(
+    cluster: Cluster, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the address of the database is another one; Ray finds the cluster as its users say it."""
     page = (PROJECT / "docs" / "ray-workers.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    names: dict[str, Any] = {}
+    written = shown.replace("postgresql://jobs@db/jobs", postgres_url)
+    (tmp_path / "jobs.py").write_text(written, encoding="utf-8")
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    jobs: dict[str, Any] = {}
+    exec(written, jobs)  # noqa: S102 - as the page does
+    app: Trax = jobs["app"]
+    scheduler = await asyncio.create_subprocess_exec(TRAX, "scheduler", "jobs:app", cwd=tmp_path)
+    try:
+        inputs = [f"https://example.com/{number}" for number in range(CRAWLS)]
+        crawled = await app.queue_many(jobs["crawl"], inputs)
+        embedded = await app.queue(jobs["embed"], "ab")
+        runs = [await entry.wait(timeout=TIMEOUT_SECONDS) for entry in (*crawled, embedded)]
+        versions = {view.worker.id: view.worker.app_version for view in await app.workers.list()}
+    finally:
+        scheduler.terminate()
+        await scheduler.wait()
+        app.close()
+        cluster.end_workers(signal.SIGKILL)
 
-    exec(shown, names)  # noqa: S102 - that is the question
-
-    assert names["app"].parts.routing.submitter_of("embed") == "ray"
+    assert [run.output for run in runs] == [*inputs, [97.0, 98.0]]
+    assert {run.submitter for run in runs} == {"ray"}
+    assert {versions[run.worker or 0] for run in runs} == {"2.5.1"}
 
 
 async def test_a_cluster_that_is_not_there_is_told_at_once() -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.support.databases import IN_MEMORY_TOO
 
 from trax import Trax, every
-from trax.errors import DefinitionError, StoreUnavailable, TraxError
+from trax.errors import DefinitionError, NotFound, StoreUnavailable, TraxError
 from trax.server.start import retry_transient
 from trax.testing import Harness
 
@@ -118,3 +118,32 @@ async def test_a_word_that_is_no_state_is_refused_with_the_ones_there_are(url: s
     ):
         await app.dead_letters.list(status="open")
     app.close()
+
+
+async def test_an_unknown_name_suggests_the_most_similar_one(url: str) -> None:
+    app = Trax(url)
+
+    @app.train
+    async def greet(name: str) -> None:
+        raise AssertionError(name)
+
+    app.schedule(greet, "greet-ada", "Ada", every(hours=1), group="people")
+    app.schedule(greet, "sync-users", "Users", every(hours=1), group="etl")
+    async with Harness(app):
+        for verb in (
+            app.manifests.get,
+            app.manifests.trigger,
+            app.manifests.enable,
+            app.manifests.cancel,
+            app.manifests.delete,
+            app.why,
+        ):
+            with pytest.raises(
+                NotFound, match=r"^there is no manifest 'greet-adaa'; did you mean 'greet-ada'\?$"
+            ):
+                await verb("greet-adaa")
+        for verb in (app.groups.get, app.groups.update, app.groups.cancel):
+            with pytest.raises(NotFound, match=r"^there is no group 'peple'; did you mean 'people'\?$"):
+                await verb("peple")
+        with pytest.raises(NotFound, match=r"^there is no manifest 'quite-another'$"):
+            await app.manifests.get("quite-another")

@@ -543,8 +543,10 @@ async def test_an_output_that_our_code_cannot_read_was_made_all_the_same(
     near.workers = near.through(answering(strange), mode="response")
     record = await near.record("hello")
 
-    assert (record.state, record.output) == (State.COMPLETED, None)
-    assert "train 'work': invalid output" in caplog.text
+    assert record.state == State.COMPLETED
+    assert "train 'work': invalid output" in record.output["_notSaved"]
+    assert "(got 'five')" in record.output["_notSaved"]
+    assert "output not saved" in caplog.text
 
 
 async def test_an_offer_that_is_refused_is_a_failed_hand_over_and_nothing_is_begun(near: Far) -> None:

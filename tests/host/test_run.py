@@ -295,9 +295,45 @@ async def test_an_output_that_cannot_be_saved_does_not_fail_the_run(
     assert await app.run(lie, 1) == "not a number"
     await app.run(lock, 1)
 
-    states = [(record.state, record.output) for record in await app.executions.list()]
-    assert states == [(State.COMPLETED, None)] * 2
+    locked, lied = await app.executions.list()
+    assert (locked.state, lied.state) == (State.COMPLETED, State.COMPLETED)
+    assert locked.output["_notSaved"].startswith("the output of train 'lock' is ")
+    assert "which cannot be JSON" in locked.output["_notSaved"]
+    assert lied.output["_notSaved"] == (
+        "train 'lie': invalid output: the value itself: Input should be a valid integer (got 'not a number')"
+    )
     assert "output not saved" in caplog.text
+
+
+async def test_the_record_of_a_queued_run_says_why_its_output_was_not_saved(app: Trax) -> None:
+    class Odd: ...
+
+    @app.train
+    async def odd(_: int) -> Odd:
+        return Odd()
+
+    @app.train
+    async def endless(_: int) -> float:
+        return float("inf")
+
+    @app.train
+    async def plain(_: int) -> None:
+        return None
+
+    async with Harness(app) as harness:
+        for train in (odd, endless, plain):
+            await app.queue(train, 1)
+        await harness.run_until_idle()
+        saved = {record.train: record.output for record in await app.executions.list()}
+        await app.settings.update(save_outputs=False)
+        await app.queue(odd, 1)
+        await harness.run_until_idle()
+        (unsaved, *_) = await app.executions.list()
+
+    assert "the output of train 'odd' is Odd, which cannot be JSON" in saved["odd"]["_notSaved"]
+    assert "a number that is not finite cannot be written as JSON" in saved["endless"]["_notSaved"]
+    assert saved["plain"] is None
+    assert unsaved.output is None, "outputs are off: no note stands where nothing was wanted"
 
 
 async def test_services_are_made_for_a_run_and_closed_after_it(app: Trax) -> None:

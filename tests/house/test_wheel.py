@@ -54,9 +54,15 @@ from trax import Trax
 trace.set_tracer_provider(TracerProvider())
 print(type(Trax("memory://").parts.telemetry.now).__name__)
 """
+SHOP = (PROJECT / "examples" / "fastapi_orders.py").read_text(encoding="utf-8")
+SHOP_SAYS = """\
+Mallory: 409, there are only 100 cups
+Ada: Ada, your 2 cups are on their way
+jobs: ['confirm 1: dispatched']
+"""
 DOORS = {
     "otel": (LISTENING, "Instruments"),
-    "web": ("from trax import Trax; print(callable(Trax('memory://').web()))", "True"),
+    "web": (f"{SHOP}\nprint(callable(Trax('memory://').web()))", SHOP_SAYS + "True"),
 }
 """What an extra is for, as a program, and what it prints."""
 

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     [
         ("trax.db", "'trax.db' is not a database URL; use postgresql://"),
         ("mysql://box/db", "unsupported database 'mysql'; use postgresql://"),
-        ("sqlite://trax.db", "needs three slashes: sqlite:///trax.db"),
+        ("sqlite://trax.db", r"needs three slashes: sqlite:///trax\.db \("),
+        ("sqlite://tmp/x.db", r"needs three slashes: sqlite:///tmp/x\.db \(four for an absolute path"),
+        ("sqlite://data/jobs/x.db", r"needs three slashes: sqlite:///data/jobs/x\.db"),
         ("postgresql://box", "has no database name"),
         ("postgresql://ada:secret@box:port/db", r"postgresql://\*\*\*@box:port/db"),
     ],

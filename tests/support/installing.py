@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,9 @@ def built(target: str, folder: Path, *, source: Path = PROJECT) -> Path:
 
 
 def unpacked(sdist: Path, folder: Path) -> Path:
+    how: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # since 3.11.4
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, **how)  # noqa: S202 - made here just before
     (source,) = folder.iterdir()
     return source
 
@@ -56,11 +58,15 @@ class Environment:
         return self._run([self.bin / "trax", *arguments], folder)
 
     def _install(self, verb: str, *arguments: str | Path) -> None:
-        """From what was downloaded before, if all of it was; else from the registry."""
-        try:
-            self._uv("pip", verb, "--offline", *arguments)
-        except subprocess.CalledProcessError:
-            self._uv("pip", verb, *arguments)
+        """From what was downloaded before, if all of it was; else from the registry.
+
+        A proxy on the way to it may be known to the certificate store of the system alone.
+        """
+        for how in ("--offline", "--no-offline"):
+            with suppress(subprocess.CalledProcessError):
+                self._uv("pip", verb, how, *arguments)
+                return
+        self._uv("pip", verb, "--system-certs", *arguments)
 
     def _uv(self, *arguments: str | Path) -> None:
         uv = Path(sys.executable).with_name("uv")

@@ -18,14 +18,17 @@ def answer(verb: str, what: list[Any]) -> dict[str, Any]:
     if "fail" in wishes:
         return {"failed": "ValueError: no"}
     refused = {str(what[0][0]): "too much"} if "refuse" in wishes else {}
-    return {"refused": refused, "problems": [[7, f"{verb} by {os.getpid()}"]]}
+    return {"refused": refused}
 
 
 def main() -> None:
     sys.stdin.readline()
     for line in sys.stdin:
         verb, what = json.loads(line)
-        print(json.dumps(answer(verb, what)), flush=True)  # noqa: T201
+        response = answer(verb, what)
+        if "refused" in response:
+            print(json.dumps({"problem": [7, f"{verb} by {os.getpid()}"]}))  # noqa: T201
+        print(json.dumps(response), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

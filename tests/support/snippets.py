@@ -32,7 +32,7 @@ def compiled(page: Path) -> CodeType:
 
 
 def main(page: Path, folder: Path) -> None:
-    program = FunctionType(compiled(page), {"__name__": "page"})
+    program = FunctionType(compiled(page), {"__name__": "__main__"})
     os.chdir(folder)
     running = program()
     if inspect.iscoroutine(running):

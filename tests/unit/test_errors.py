@@ -80,3 +80,34 @@ def test_a_count_has_its_noun(count: int, noun: str, plural: str | None, expecte
 
 def test_a_count_of_times_begins_with_once() -> None:
     assert [errors.count_times(count) for count in (1, 3, 1000)] == ["once", "3 times", "1,000 times"]
+
+
+@errors.explain_call("move(left, *, steps=…)")
+def move(left: int, *, steps: int = 1) -> int:
+    """The one that is called."""
+    if left < 0:
+        raise TypeError("from inside")
+    return left + steps
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "reason"),
+    [
+        ((), {}, "missing a required argument: 'left'"),
+        ((1, 2), {}, "too many positional arguments"),
+        ((1,), {"step": 2}, "got an unexpected keyword argument 'step'; did you mean 'steps'?"),
+        ((1,), {"xyz": 2}, "got an unexpected keyword argument 'xyz'"),
+    ],
+)
+def test_a_call_that_does_not_fit_shows_how_to_call(args: Any, kwargs: Any, reason: str) -> None:
+    with pytest.raises(errors.DefinitionError) as refused:
+        move(*args, **kwargs)
+
+    assert str(refused.value) == f"expected move(left, *, steps=…): {reason}"
+
+
+def test_a_call_that_fits_is_what_it_was() -> None:
+    assert move(1, steps=2) == 3
+    assert (move.__name__, move.__doc__) == ("move", "The one that is called.")
+    with pytest.raises(TypeError, match="from inside"):
+        move(-1)

@@ -7,8 +7,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypedDict, TypeVar, overload
 
 from trax.engine.live_settings import LiveSettings
-from trax.errors import TraxError, import_extra
+from trax.errors import TraxError, explain_call, import_extra
 from trax.forks import bind_to_process, keep_inherited
+from trax.settings import Settings
 from trax.store.url import choose_url
 from trax.train import train as define_train
 from trax.train import train_of
@@ -136,6 +137,15 @@ class Trax:
         self._running = None
         self.parts.telemetry.reset()
 
+    if not TYPE_CHECKING:  # a type checker reports it by itself
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name in Settings.model_fields:
+                from trax.app.settings import assignment_error
+
+                raise assignment_error(name)
+            object.__setattr__(self, name, value)
+
     @overload
     def train(
         self, name: str, route: Segment[In, Out], /, **options: Unpack[TrainKeywords]
@@ -165,7 +175,7 @@ class Trax:
         )
         self.parts.parameters.input_codec(defined)
         self.trains.add(defined)
-        if defined.options.group is not None:
+        if defined.options.group is not None and not self.is_running:
             self.group(defined.options.group)
         return defined
 
@@ -279,6 +289,7 @@ class Trax:
 
         return Enqueuer(self.parts)
 
+    @explain_call("app.run(train, input), where a train without input gets None")
     async def run(self, train: Train[In, Out], value: In, *, on: Remote | None = None) -> Out:
         """Run the train now, in this process, with a record. Its exceptions reach the caller unchanged.
 
@@ -291,6 +302,7 @@ class Trax:
             return await run_on(on, self.parts, train, value)
         return await RecordedRun(self.parts, await self.parts.store.open(), train).run(value)
 
+    @explain_call("app.queue(train, input), where a train without input gets None")
     async def queue(
         self, train: Train[In, Any] | str, value: In, **options: Unpack[QueueKeywords]
     ) -> QueuedEntry:
@@ -355,6 +367,7 @@ class Trax:
         self._running = await start_process(
             self.parts, roles, only, concurrency=concurrency, on_progress=on_progress
         )
+        self.parts.declarations.close()
 
     @property
     def is_running(self) -> bool:
@@ -382,6 +395,7 @@ class Trax:
     async def stop(self, interrupt: asyncio.Event | None = None) -> None:
         """Drain, then close the database. Setting `interrupt` interrupts the runs still executing."""
         running, self._running = self._running, None
+        self.parts.declarations.close(is_closed=False)
         self.parts.store.shorten_timeouts()
         try:
             if running is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trax.app.lists import RecordLists
 from trax.engine import trigger
 from trax.engine.actor import PROGRAM, record_audit
-from trax.errors import Conflict, NotFound, format_value
+from trax.errors import Conflict, NotFound, did_you_mean, format_value
 from trax.events import Topic
 from trax.records.listing import ChangedIds
 from trax.records.manifest import LIMIT_FIELDS
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from trax.worker.parts import Parts
 
 NOUN: Final = "group"
+COMPARED: Final = 500
+"""With how many existing names an unknown one is compared."""
 
 
 class Groups:
@@ -68,7 +70,7 @@ class Groups:
         store = await self._store.open()
         found = await store.ask(groups.get, name)
         if found is None:
-            raise _not_found(name)
+            raise await store.ask(_not_found, name)
         return found
 
     async def list(
@@ -93,7 +95,7 @@ def restore(connection: Connection, store: Store, undoable: UndoableEntry, *, fo
     (name,) = undoable.entry.ids
     group = groups.load_for_update(connection, name)
     if group is None:
-        raise _not_found(name)
+        raise _not_found(connection, name)
     changed = {
         field: getattr(group, field)
         for field, value in undoable.expects.items()
@@ -110,7 +112,7 @@ def restore(connection: Connection, store: Store, undoable: UndoableEntry, *, fo
 def _update(connection: Connection, store: Store, name: str, changes: dict[str, Any]) -> ManifestGroup:
     group = groups.load_for_update(connection, name)
     if group is None:
-        raise _not_found(name)
+        raise _not_found(connection, name)
     if changes:
         _change(connection, store, group, changes)
     return replace(group, **changes, retired_at=None) if changes else group
@@ -162,8 +164,9 @@ def _cancel(connection: Connection, store: Store, name: str) -> ChangedIds:
 
 def _check_exists(connection: Connection, name: str) -> None:
     if groups.get(connection, name) is None:
-        raise _not_found(name)
+        raise _not_found(connection, name)
 
 
-def _not_found(name: str) -> NotFound:
-    return NotFound(f"there is no group {name!r}")
+def _not_found(connection: Connection, name: str) -> NotFound:
+    known = [group.name for group in groups.load_list(connection, limit=COMPARED)]
+    return NotFound(f"there is no group {name!r}{did_you_mean(name, known)}")

@@ -10,7 +10,7 @@ from trax.engine import schedule, trigger
 from trax.engine.actor import record_audit
 from trax.engine.seed import seed, with_code_defaults
 from trax.engine.seed_groups import code_of
-from trax.engine.trigger import manifest_not_found, manifest_retired_conflict
+from trax.engine.trigger import get_manifest, manifest_not_found, manifest_retired_conflict
 from trax.events import Topic
 from trax.records.listing import ChangedIds, ManifestFilter
 from trax.records.states import ScheduleType
@@ -169,10 +169,7 @@ class Manifests:
     async def get(self, external_id: str) -> Manifest:
         NAME("external_id", external_id)
         store = await self._store.open()
-        found = await store.ask(manifest_rows.get, external_id)
-        if found is None:
-            raise manifest_not_found(external_id)
-        return found
+        return await store.ask(get_manifest, external_id)
 
     async def list(
         self,
@@ -288,7 +285,7 @@ def _seed(connection: Connection, store: Store, timetable: Timetable, settings: 
 
 def _cancel(connection: Connection, store: Store, external_id: str) -> ChangedIds:
     if not manifest_rows.load_ids(connection, [external_id]):
-        raise manifest_not_found(external_id)
+        raise manifest_not_found(connection, external_id)
     runs = manifest_rows.load_running_ids(connection, external_id=external_id)
     run_ids = rescue.request_cancel(connection, runs)
     after = {"stop_requested": len(run_ids)}
@@ -305,9 +302,7 @@ def _delete(connection: Connection, store: Store, external_id: str) -> None:
 
 def _set_enabled(connection: Connection, store: Store, external_id: str, *, enabled: bool) -> None:
     now = store.now(connection)
-    before = manifest_rows.get(connection, external_id)
-    if before is None:
-        raise manifest_not_found(external_id)
+    before = get_manifest(connection, external_id)
     if manifest_rows.set_enabled(connection, external_id, enabled=enabled, now=now) is None:
         raise manifest_retired_conflict(external_id, before.retired_at or now)
     announce(connection, Topic.MANIFEST)
@@ -333,5 +328,5 @@ def _read(connection: Connection, store: Store, parts: Parts, manifest: Manifest
     threshold = parts.settings.default_misfire_threshold
     found = manifest_due.load_states_unlocked(connection, [manifest.id], default_threshold=threshold)
     if not found:
-        raise manifest_not_found(manifest.external_id)
+        raise manifest_not_found(connection, manifest.external_id)
     return found[0].timing, store.now(connection)

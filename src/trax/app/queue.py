@@ -24,6 +24,7 @@ from trax.engine.enqueue import (
     is_plain,
     unknown_outcome,
 )
+from trax.engine.open_store import check_may_open
 from trax.engine.retry import default_policy
 from trax.engine.seed_groups import code_of
 from trax.errors import DefinitionError, InvalidArgument, NotFound, StoreUnavailable, TraxError
@@ -309,7 +310,10 @@ def refuse_unique(keywords: ManyKeywords) -> QueueKeywords:
 
 def _caller_connection(keywords: QueueKeywords) -> SessionOrConnection | None:
     connection = keywords.get("connection")
-    return None if connection is None else callers.resolve_connection(connection)
+    if connection is None:
+        return None
+    check_may_open()
+    return callers.resolve_connection(connection)
 
 
 def _encode_unchecked(value: Any) -> str:

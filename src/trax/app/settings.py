@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from trax.engine.actor import PROGRAM, record_audit
 from trax.engine.live_settings import RECORDED, check_known
-from trax.errors import Conflict
+from trax.errors import Conflict, DefinitionError
 from trax.events import Topic
+from trax.settings import Settings
 from trax.store import dialect, settings
 from trax.store.announce import announce
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from trax.engine.live_settings import LiveSettings
-    from trax.settings import SettingKeywords, SettingOrigin, Settings
+    from trax.settings import SettingKeywords, SettingOrigin
     from trax.store import Connection, Store
     from trax.store.audit import UndoableEntry
     from trax.worker.parts import Parts
@@ -36,6 +37,19 @@ class AppSettings:
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
         self._live = parts.live
+
+    if not TYPE_CHECKING:  # a type checker reports both by itself
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name.startswith("_"):
+                object.__setattr__(self, name, value)
+                return
+            check_known(name)
+            raise assignment_error(name)
+
+        def __getattr__(self, name: str) -> Any:
+            hint = f'; use `await app.settings.get("{name}")`' if name in Settings.model_fields else ""
+            raise AttributeError(f"app.settings has no attribute {name!r}{hint}", name=name, obj=self)
 
     @overload
     async def get(self) -> Settings: ...
@@ -66,6 +80,13 @@ class AppSettings:
 
     async def _edit(self, store: Store, edit: Edit[T], changes: T) -> Settings:
         return self._live.accept(await store.call(edit, store, self._live, changes))
+
+
+def assignment_error(name: str) -> DefinitionError:
+    return DefinitionError(
+        f"setting {name!r} cannot be assigned; use Trax({name}=…) in code, or, for all running servers, "
+        f"`await app.settings.update({name}=…)`"
+    )
 
 
 def restore(

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trax.app.queue import refuse_unique
-from trax.errors import TraxError
+from trax.errors import TraxError, explain_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,11 +31,13 @@ class Sync:
         self._app = app
         self._enqueuer = enqueuer
 
+    @explain_call("app.sync.run(train, input), where a train without input gets None")
     def run(self, train: Train[In, Out], value: In) -> Out:
         """Run a train in this process and record the run."""
         _refuse_inside_a_loop("run", "await app.run(…)")
         return asyncio.run(self._app.run(train, value))
 
+    @explain_call("app.sync.queue(train, input), where a train without input gets None")
     def queue(self, train: Train[In, Any] | str, value: In, **keywords: Unpack[QueueKeywords]) -> QueuedEntry:
         """Enqueue a job."""
         return self._enqueuer.enqueue_blocking(train, [value], keywords)[0]

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trax
 from trax.app.app import Trax
+from trax.engine.open_store import refuse_opening
 from trax.errors import AppImportError, DefinitionError, TraxError, did_you_mean
+from trax.train.annotations import format_place
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from types import ModuleType
 
 APP_VARIABLE: Final = "TRAX_APP"
+IMPORTER: Final = "a trax command"
 FORMS: Final = "give module:app or file.py:app"
 LIBRARIES: Final = (
     *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")),
@@ -69,14 +72,14 @@ def _from_file(file: Path) -> ModuleType:
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
-    with _locate_errors(file):
+    with refuse_opening(IMPORTER), _locate_errors(file):
         spec.loader.exec_module(module)
     return module
 
 
 def _from_module(name: str) -> ModuleType:
     sys.path.insert(0, str(Path.cwd()))
-    with _locate_errors(name):
+    with refuse_opening(IMPORTER), _locate_errors(name):
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as missing:
@@ -104,16 +107,10 @@ def _one_line(error: BaseException) -> str:
 def _error_location(error: BaseException) -> str | None:
     """The innermost line of the user's code; for a syntax error, its line."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return _format_location(error.filename, error.lineno)
+        return format_place(error.filename, error.lineno)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, "<"))]
-    return _format_location(own[-1].filename, own[-1].lineno or 1) if own else None
-
-
-def _format_location(filename: str, line: int) -> str:
-    file = Path(filename)
-    short = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
-    return f"{short}:{line}"
+    return format_place(own[-1].filename, own[-1].lineno or 1) if own else None
 
 
 def _app_in(module: ModuleType, attribute: str, place: str) -> Trax:

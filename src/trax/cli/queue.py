@@ -70,7 +70,9 @@ def add(
     delay: Delay = None,
     at: At = None,
     unique: Annotated[str | None, Parameter(help="A key that only one unfinished job may have.")] = None,
-    max_retries: Annotated[int | None, Parameter(help="How often to retry it if it fails.")] = None,
+    max_retries: Annotated[
+        int | None, Parameter(help="How many runs it may have; then it is a dead letter.")
+    ] = None,
     timeout: TimeLimit = None,
     app: AppOption = None,
     reason: Reason = None,

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
+from pydantic import BaseModel
+
 from trax.bounds import PRIORITY_MAX
 from trax.engine.parameters import check_input_size
 from trax.engine.retry import policy_of
@@ -358,6 +360,10 @@ CHECKS: Final[dict[str, Requirement]] = {
 }
 
 
+ONE_VALUE: Final = (str, bytes, Mapping, BaseModel)
+"""Iterable, but one input: a text would be queued letter by letter."""
+
+
 class EnqueuePlan:
     """How jobs of one train are enqueued under these settings: what does not depend on the call."""
 
@@ -380,8 +386,8 @@ class EnqueuePlan:
 
     def encode(self, values: Iterable[Any]) -> list[str]:
         """The inputs as JSON text; raises InvalidInput for one that the train does not accept."""
-        if not isinstance(cast("Any", values), Iterable):
-            raise InvalidArgument("values", "an iterable of inputs", values)
+        if not isinstance(cast("Any", values), Iterable) or isinstance(values, ONE_VALUE):
+            raise InvalidArgument("values", "a list of inputs, or another iterable of them", values)
         given = list(values)
         if self._encode_all is None or len(given) == 1:
             return [self._encode(value) for value in given]

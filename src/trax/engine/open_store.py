@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from trax.errors import InvalidUrl, SchemaNotMigrated
+from trax.errors import DefinitionError, InvalidUrl, SchemaNotMigrated
 from trax.forks import fork_safe
 from trax.store.url import display_url, has_no_file_yet, is_in_memory, parse_url
 
@@ -25,12 +25,37 @@ if TYPE_CHECKING:
 OPENING_SECONDS: Final = 10.0
 """How long closing waits for another thread that opens the store, before it shortens the timeouts."""
 
+_importing: list[str] = []
+"""What is being imported to find an app; the last one first in messages."""
+
 _is_for_web: ContextVar[bool] = ContextVar("trax_web_lane", default=False)
 
 
 def use_web_lane(*, is_for_web: bool = True) -> None:
     """Use the dashboard's connection pool for all database calls of this context, or stop using it."""
     _is_for_web.set(is_for_web)
+
+
+@contextmanager
+def refuse_opening(importer: str) -> Generator[None]:
+    """No app opens its database during the block, in which `importer` imports the code of an app.
+
+    Else a call at the top of a module would run jobs again in each command and in each process.
+    """
+    _importing.append(importer)
+    try:
+        yield
+    finally:
+        _importing.remove(importer)
+
+
+def check_may_open() -> None:
+    """Refuse a call that opens the database, or writes through the caller's, while code is being imported."""
+    if _importing:
+        raise DefinitionError(
+            f"the app is used while {_importing[-1]} imports this module: declare trains and schedules at "
+            'the top of it, and put calls that run or queue jobs under `if __name__ == "__main__":`'
+        )
 
 
 class LazyStore:
@@ -55,6 +80,7 @@ class LazyStore:
         return _select_lane(self._open_once())
 
     def _open_once(self) -> Store:
+        check_may_open()
         with self._lock:
             if self._store is None:
                 self._store = self._open_and_migrate()
@@ -66,6 +92,7 @@ class LazyStore:
         if is_in_memory(self._address):
             yield self.open_blocking()
             return
+        check_may_open()
         with closing(self._build_store(pool_size=1)) as store:
             yield store
 

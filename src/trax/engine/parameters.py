@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trax.errors import DefinitionError, FieldError, InvalidInput
+from trax.escapes import visible_text
 from trax.masking import HIDDEN
 from trax.train import input_codec, output_codec
 from trax.train.secrets import load_keyring
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from trax.train.secrets import SecretMode
 
 logger = logging.getLogger(__name__)
+LONGEST_REASON: Final = 1_000
+"""Characters of the reason why an output was not saved."""
 
 
 class Parameters:
@@ -30,7 +35,8 @@ class Parameters:
         self._live = live
         self._trains = trains
         self._inputs: dict[str, Codec[Any]] = {}
-        self._outputs: dict[str, Codec[Any] | None] = {}
+        self._outputs: dict[str, Codec[Any] | DefinitionError] = {}
+        """The codec of each train's output, or why its type cannot be JSON."""
 
     def input_codec(self, train: Train[Any, Any]) -> Codec[Any]:
         """The codec of the train's input. Raises DefinitionError for a type that JSON cannot represent."""
@@ -56,9 +62,22 @@ class Parameters:
         return self._truncate(text) if self._live.current.save_inputs else None
 
     def output_to_save(self, train: Train[Any, Any], value: Any) -> str | None:
-        """The output for the record, or None. An output that cannot be saved does not fail the run."""
-        text = self.encode_output(train, value) if self._saves_output(train) else None
-        return None if text is None else self._truncate(text)
+        """The output for the record, or None if outputs are not saved.
+
+        An output that cannot be JSON does not fail the run: the record has a note with the reason instead.
+        """
+        if not self._saves_output(train):
+            return None
+        codec = self._output_codec(train)
+        if isinstance(codec, DefinitionError):
+            return _build_note(codec)
+        if isinstance(value, UnreadableOutput):
+            return _build_note(value.reason)
+        try:
+            return self._truncate(codec.encode(value, secrets="masked"))
+        except InvalidInput as error:
+            _log_unsaved(train, error)
+            return _build_note(error)
 
     def input_saver(self) -> Callable[[str], str | None]:
         """`input_to_save` under the settings of this moment, for many inputs."""
@@ -70,8 +89,11 @@ class Parameters:
     def output_saver(self, train: Train[Any, Any]) -> Callable[[Any], str | None]:
         """`output_to_save` under the settings of this moment, for many outputs of one train."""
         codec = self._output_codec(train)
-        if codec is None or not self._saves_output(train):
+        if not self._saves_output(train):
             return lambda _: None
+        if isinstance(codec, DefinitionError):
+            note = _build_note(codec)
+            return lambda _: note
         if codec.is_of_nothing:
             return lambda _: "null"
         return partial(self.output_to_save, train)
@@ -79,24 +101,34 @@ class Parameters:
     def _saves_output(self, train: Train[Any, Any]) -> bool:
         return train.options.save_outputs and self._live.current.save_outputs
 
+    def output_problem(self, train: Train[Any, Any]) -> DefinitionError | None:
+        """Why no output of this train can be saved: its type cannot be JSON."""
+        codec = self._output_codec(train)
+        return codec if isinstance(codec, DefinitionError) else None
+
     def encode_output(
         self, train: Train[Any, Any], value: Any, *, secrets: SecretMode = "masked"
     ) -> str | None:
         """The whole output as JSON text; None if there is none or it cannot be encoded."""
         codec = self._output_codec(train)
+        if isinstance(codec, DefinitionError):
+            return None
         try:
-            return None if codec is None else codec.encode(value, secrets=secrets)
+            return codec.encode(value, secrets=secrets)
         except InvalidInput as error:
-            logger.warning("train %r: output not saved: %s", train.name, error, extra={"train": train.name})
+            _log_unsaved(train, error)
             return None
 
     def output_to_send(self, train: Train[Any, Any], value: Any) -> str | None:
         """The same for a remote caller: secrets are encrypted if a key is set, else masked."""
         return self.encode_output(train, value, secrets=secret_mode())
 
-    def _output_codec(self, train: Train[Any, Any]) -> Codec[Any] | None:
+    def _output_codec(self, train: Train[Any, Any]) -> Codec[Any] | DefinitionError:
         if train.name not in self._outputs:
-            self._outputs[train.name] = _find_output_codec(train)
+            try:
+                self._outputs[train.name] = output_codec(train)
+            except DefinitionError as error:
+                self._outputs[train.name] = error
         return self._outputs[train.name]
 
     def _truncate(self, text: str) -> str:
@@ -104,6 +136,13 @@ class Parameters:
         if limit is None or _size_up_to(text, limit) <= limit:
             return text
         return f'{{"_truncated": true, "_maxBytes": {limit}}}'
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableOutput:
+    """Stands for the output of a run elsewhere that this code cannot decode."""
+
+    reason: InvalidInput
 
 
 class InputWriter:
@@ -145,9 +184,12 @@ def secret_mode() -> SecretMode:
     return "masked" if load_keyring() is None else "sealed"
 
 
-def _find_output_codec(train: Train[Any, Any]) -> Codec[Any] | None:
-    try:
-        return output_codec(train)
-    except DefinitionError as error:
-        logger.debug("train %r: its outputs are not saved: %s", train.name, error)
-        return None
+def _build_note(reason: Exception) -> str:
+    """What a record has instead of an output that was not saved."""
+    text = str(reason)
+    cut = text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 1] + "…"
+    return json.dumps({"_notSaved": visible_text(cut)}, ensure_ascii=False)
+
+
+def _log_unsaved(train: Train[Any, Any], error: InvalidInput) -> None:
+    logger.warning("train %r: output not saved: %s", train.name, error, extra={"train": train.name})

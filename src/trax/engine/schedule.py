@@ -14,7 +14,7 @@ from trax.engine.seed import (
     retire_undeclared,
     seed,
 )
-from trax.engine.trigger import manifest_not_found, manifest_retired_conflict
+from trax.engine.trigger import get_manifest, manifest_retired_conflict
 from trax.errors import DefinitionError
 from trax.events import Topic
 from trax.records.states import ManifestOrigin
@@ -69,9 +69,7 @@ def schedule(
 def delete(connection: Connection, external_id: str, *, now: datetime) -> None:
     """Retire a manifest: it stops firing and its entries are withdrawn; history and dead letters stay."""
     dialect.take_leader_lock(connection)  # the manager must not write an entry for it meanwhile
-    found = manifest_rows.get(connection, external_id)
-    if found is None:
-        raise manifest_not_found(external_id)
+    found = get_manifest(connection, external_id)
     if found.retired_at is not None:
         raise manifest_retired_conflict(external_id, found.retired_at)
     retire(connection, [found.id], now=now)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from trax.engine.enqueue import clamp_priority
-from trax.errors import Conflict, DefinitionError, NotFound
+from trax.errors import Conflict, DefinitionError, NotFound, did_you_mean
 from trax.records.states import Origin, ScheduleType
 from trax.records.work_queue_entry import NewEntry, new_external_id
 from trax.store.manifests import manifest_rows
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
 
-    from trax.records import WorkQueueEntry
+    from trax.records import Manifest, WorkQueueEntry
     from trax.settings import Settings
     from trax.store import Connection
 
 logger = logging.getLogger(__name__)
+NEIGHBOURS: Final = 200
+"""How many external ids on either side of an unknown one are compared with it."""
 HOW_TO_RESTORE: Final = "to restore it, declare it in code again or schedule it under this id"
 
 
@@ -30,7 +32,7 @@ def trigger(
     """Queue an entry with the manifest's input; without a delay, an entry that could start now is reused."""
     rows = manifest_rows.load_for_trigger(connection, external_id=external_id, now=now)
     if not rows:
-        raise manifest_not_found(external_id)
+        raise manifest_not_found(connection, external_id)
     (row,) = rows
     if row.retired_at is not None:
         raise manifest_retired_conflict(external_id, row.retired_at)
@@ -73,8 +75,19 @@ def entry_from_row(
     )
 
 
-def manifest_not_found(external_id: str) -> NotFound:
-    return NotFound(f"there is no manifest {external_id!r}")
+def get_manifest(connection: Connection, external_id: str) -> Manifest:
+    """The manifest, live or retired; raises NotFound with the most similar external id."""
+    manifest = manifest_rows.get(connection, external_id)
+    if manifest is None:
+        raise manifest_not_found(connection, external_id)
+    return manifest
+
+
+def manifest_not_found(connection: Connection, external_id: str) -> NotFound:
+    """Only its neighbours in the order of the index are compared: there may be a million manifests."""
+    before = manifest_rows.load_names(connection, before=external_id, limit=NEIGHBOURS)
+    after = manifest_rows.load_names(connection, after=external_id, limit=NEIGHBOURS)
+    return NotFound(f"there is no manifest {external_id!r}{did_you_mean(external_id, [*before, *after])}")
 
 
 def manifest_retired_conflict(external_id: str, since: datetime) -> Conflict:
@@ -98,7 +111,7 @@ def activate(
     """
     rows = manifest_rows.lock_targets(connection, [external_id for external_id, _ in dependents])
     for external_id, _ in dependents:
-        _check(external_id, rows.get(external_id), parent)
+        _check(connection, external_id, rows.get(external_id), parent)
     entries = [
         _entry(rows[external_id], text, settings)
         for external_id, text in dict(dependents).items()
@@ -107,9 +120,9 @@ def activate(
     return len(work_queue.add(connection, entries, now=now))
 
 
-def _check(external_id: str, row: Any, parent: str) -> None:
+def _check(connection: Connection, external_id: str, row: Any, parent: str) -> None:
     if row is None:
-        raise manifest_not_found(external_id)
+        raise manifest_not_found(connection, external_id)
     if row.retired_at is not None:
         raise manifest_retired_conflict(external_id, row.retired_at)
     if row.schedule_type != ScheduleType.DORMANT_DEPENDENT:

@@ -44,6 +44,9 @@ def _train_problems(parts: Parts) -> Iterator[str]:
             parts.submitters.check([train])
         except DefinitionError as wrong:
             yield str(wrong)
+        problem = parts.parameters.output_problem(train)
+        if problem is not None and parts.settings.save_outputs:
+            yield f"{problem}; no record will have it: return a model, a dataclass, plain data or None"
     if parts.settings.max_active_jobs == 0:
         yield "max_active_jobs is 0: no job of this app ever starts; set a positive number or None"
 

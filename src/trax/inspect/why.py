@@ -74,7 +74,7 @@ def why_of(context: WhyContext, target: str | int) -> list[Reason]:
     if run_id is not None and metadata.get(context.connection, run_id) is not None:
         return why_run(context, run_id)
     if not number:
-        raise manifest_not_found(name)
+        raise manifest_not_found(context.connection, name)
     raise NotFound(f"there is no {noun or 'entry, run or manifest'} {number}")
 
 

@@ -77,7 +77,7 @@ class Metadata:
     input: Any = None
     """Its input, as JSON; a note if it was too large to be saved."""
     output: Any = None
-    """Its output, as JSON; a note if it was too large to be saved."""
+    """Its output, as JSON; a note with the reason if it could not be saved."""
     created_at: datetime
     """When it was dispatched, or when it started, if it was never queued."""
     started_at: datetime | None = None

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from trax.errors import DefinitionError, InvalidArgument
-from trax.records.schedule import Calendar, Window
+from trax.errors import DefinitionError, InvalidArgument, explain_call
+from trax.records.schedule import Calendar, Cron, Interval, Window
 from trax.schedule.declaration import UNSET, AfterManifest, Group, Once, options_of, parse_when
 from trax.schedule.declare import Batch, DeclarationRegistry, build_declaration, check_train
 from trax.schedule.validate import DURATION, LABEL
@@ -45,6 +45,7 @@ class Cursor:
     root: str | None = None
     last: str | None = None
 
+    @explain_call("schedule(train, external_id, input, every(…)), where a train without input gets None")
     def schedule(
         self,
         train: Train[In, Any],
@@ -54,10 +55,13 @@ class Cursor:
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
         """Run a train on a schedule. Manifests included next depend on this one."""
-        occasion = parse_when(_place_of(external_id), when)
-        self._declare(train, external_id, input, occasion, options)
+        place = _place_of(external_id)
+        if isinstance(input, Interval | Cron):
+            raise DefinitionError(f"{place}: the input comes before the schedule, and None if there is none")
+        self._declare(train, external_id, input, parse_when(place, when), options)
         return Cursor(self.registry, root=external_id, last=external_id)
 
+    @explain_call("include(train, external_id, input), where a train without input gets None")
     def include(
         self,
         train: Train[In, Any],
@@ -75,6 +79,7 @@ class Cursor:
         self._declare(train, external_id, input, AfterManifest(self.root), options)
         return replace(self, last=external_id)
 
+    @explain_call("then_include(train, external_id, input), where a train without input gets None")
     def then_include(
         self,
         train: Train[In, Any],
@@ -93,6 +98,7 @@ class Cursor:
         self._declare(train, external_id, input, AfterManifest(self.last), options)
         return replace(self, last=external_id)
 
+    @explain_call("schedule_many(train, name, {id: input}, every(…))")
     def schedule_many(
         self,
         train: Train[In, Any],
@@ -109,6 +115,7 @@ class Cursor:
         self._declare_batch(batch, items, lambda item: _require_no_parent(item, occasion))
         return Cursor(self.registry)
 
+    @explain_call("include_many(train, name, [Item(id, input, depends_on=…)])")
     def include_many(
         self,
         train: Train[In, Any],
@@ -123,6 +130,7 @@ class Cursor:
         self._declare_batch(batch, items, lambda item: _require_parent(item, "include_many", self.root))
         return replace(self, last=None)
 
+    @explain_call("then_include_many(train, name, [Item(id, input, depends_on=…)])")
     def then_include_many(
         self,
         train: Train[In, Any],
@@ -137,6 +145,7 @@ class Cursor:
         self._declare_batch(batch, items, lambda item: _require_parent(item, "then_include_many"))
         return replace(self, last=None)
 
+    @explain_call("schedule_once(train, external_id, input, delay=…), where a train without input gets None")
     def schedule_once(
         self,
         train: Train[In, Any],
@@ -227,6 +236,7 @@ class Declarations:
         """Continue a chain from a manifest, which need not be declared here."""
         return Cursor(self._registry, root=external_id, last=external_id)
 
+    @explain_call("group(name, max_active_jobs=…, priority=…, enabled=…)")
     def group(
         self,
         name: str,
@@ -243,6 +253,7 @@ class Declarations:
 
     def calendar(self, name: str, windows: Iterable[Window]) -> Calendar:
         """Name windows that manifests share: `exclude=holidays`, or `exclude=exclude.outside(holidays)`."""
+        self._registry.refuse_if_closed()
         LABEL("a calendar's name", name)
         calendar = Calendar(name, _windows_of(name, windows))
         if self._calendars.setdefault(name, calendar) != calendar:
@@ -254,6 +265,10 @@ class Declarations:
     def find_group(self, name: str) -> GroupDeclaration | None:
         """The declared options of a group, if it is declared."""
         return self._registry.find_group(name)
+
+    def close(self, *, is_closed: bool = True) -> None:
+        """Refuse declarations from now on, while the app runs; or accept them again."""
+        self._registry.is_closed = is_closed
 
     def timetable(self) -> Timetable:
         """Everything declared so far, validated."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cronsim import CronSim, CronSimError
 
 from trax.bounds import is_integer
-from trax.errors import DefinitionError, InvalidArgument, count_noun, did_you_mean, format_value
+from trax.errors import DefinitionError, InvalidArgument, count_noun, did_you_mean, explain_call, format_value
 from trax.records.schedule import Cron
 from trax.schedule.every import variance_seconds
 from trax.schedule.zones import end_of_gap, moments_of, repeat_around, wall_at, zone_named
@@ -35,6 +35,7 @@ def day_number(name: str) -> int:
 class CronWriter:
     """Builds cron schedules: `cron("0 7 * * mon-fri")`, or without an expression `cron.daily(hour=7)`."""
 
+    @explain_call('cron("0 7 * * *", tz=…, variance=…)')
     def __call__(self, text: str, tz: str = "UTC", variance: timedelta | None = None) -> Cron:
         """Run at the times of a cron expression with five fields, or six with seconds first."""
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -45,20 +46,24 @@ class CronWriter:
         zone_named(tz)
         return Cron(normalize_expression(text), time_zone=tz, variance_seconds=variance_seconds(variance))
 
+    @explain_call("cron.secondly(tz=…)")
     def secondly(self, *, tz: str = "UTC", variance: timedelta | None = None) -> Cron:
         """Run every second."""
         return self("* * * * * *", tz, variance)
 
+    @explain_call("cron.minutely(second=…, tz=…)")
     def minutely(self, second: int = 0, *, tz: str = "UTC", variance: timedelta | None = None) -> Cron:
         """Run once a minute, at `second`."""
         return self(_expression("*", second=second), tz, variance)
 
+    @explain_call("cron.hourly(minute=…, second=…, tz=…)")
     def hourly(
         self, minute: int = 0, second: int = 0, *, tz: str = "UTC", variance: timedelta | None = None
     ) -> Cron:
         """Run once an hour, at `minute` and `second`."""
         return self(_expression("*", minute=minute, second=second), tz, variance)
 
+    @explain_call("cron.daily(hour=…, minute=…, second=…, tz=…)")
     def daily(
         self,
         hour: int = 0,
@@ -71,6 +76,7 @@ class CronWriter:
         """Run once a day, at the given time."""
         return self(_expression("*", hour=hour, minute=minute, second=second), tz, variance)
 
+    @explain_call("cron.weekly(day, hour=…, minute=…, second=…, tz=…)")
     def weekly(
         self,
         day: int | str,
@@ -85,6 +91,7 @@ class CronWriter:
         weekday = _weekday(day)
         return self(_expression(weekday, hour=hour, minute=minute, second=second), tz, variance)
 
+    @explain_call("cron.monthly(day=…, hour=…, minute=…, second=…, tz=…)")
     def monthly(
         self,
         day: int = 1,

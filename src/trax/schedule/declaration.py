@@ -59,6 +59,8 @@ def parse_when(place: str, when: Any) -> Occasion:
     if when in (ScheduleType.NONE, ScheduleType.ON_DEMAND):
         return ScheduleType(when)
     hint = f"; did you mean cron({format_value(when)})?" if isinstance(when, str) else ""
+    if isinstance(when, timedelta):
+        hint = f"; did you mean every(seconds={when.total_seconds():g})?"
     raise DefinitionError(
         f'{place} needs every(…), cron("…") or "on_demand" (got {format_value(when)}){hint}'
     )

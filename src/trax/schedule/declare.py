@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from trax.errors import DefinitionError, InvalidArgument, InvalidInput, format_value
@@ -24,6 +26,7 @@ from trax.schedule.declaration import (
 from trax.schedule.every import variance_seconds
 from trax.schedule.graph import Dag, check_graph, group_edges, parents_first
 from trax.train import Train, input_codec
+from trax.train.annotations import definition_place
 from trax.train.options import check_name
 
 if TYPE_CHECKING:
@@ -149,20 +152,27 @@ class DeclarationRegistry:
 
     def __init__(self, codec_of: CodecOf | None = None) -> None:
         self._manifests: dict[str, Declaration] = {}
+        self._places: list[tuple[int, str | None]] = []
+        """How many manifests there were before each call that added some, and the place of the call."""
         self._groups: dict[str, GroupDeclaration] = {}
         self._implied_priorities: dict[str, int] = {}
         self._manifest_graph = Dag()
         self._group_graph = Dag()
         self._codecs: dict[Train[Any, Any], Codec[Any]] = {}
         self.codec_of = codec_of or self._default_codec
+        self.is_closed = False
+        """Whether the app has started: what is declared then would have no effect before its next start."""
 
     def add(self, declarations: Sequence[tuple[Declaration, ScheduleOptions]]) -> None:
         """Add declarations: all, or none if an external id is taken or a dependency cycle would result."""
+        self.refuse_if_closed()
         new: dict[str, Declaration] = {}
+        place = definition_place()
         for manifest, _ in declarations:
-            self._refuse_duplicate(manifest, new)
+            self._refuse_duplicate(manifest, new, place)
             new[manifest.external_id] = manifest
         self._connect(new)
+        self._places.append((len(self._manifests), place))
         self._manifests |= new
         for manifest, options in declarations:
             self.merge_group(manifest.group, options.group)
@@ -171,12 +181,20 @@ class DeclarationRegistry:
 
     def merge_group(self, name: str, group: Group) -> None:
         """Merge options of a group into those declared before."""
+        self.refuse_if_closed()
         known = self._groups.get(name) or GroupDeclaration(name=name)
         self._groups[name] = known.merge(group)
 
     def find_group(self, name: str) -> GroupDeclaration | None:
         group = self._groups.get(name)
         return None if group is None else self._with_implied_priority(group)
+
+    def refuse_if_closed(self) -> None:
+        if self.is_closed:
+            raise DefinitionError(
+                "the app has started, so a declaration has no effect; make it before the start, or change "
+                "the running system with `await app.manifests.schedule(…)` or `await app.groups.update(…)`"
+            )
 
     def timetable(self) -> Timetable:
         """All declarations so far. Cycles were refused when they were added."""
@@ -198,14 +216,22 @@ class DeclarationRegistry:
         known = (new.get(name) or self._manifests.get(name) for edge in edges for name in edge)
         return group_edges(edges, {each.external_id: each.group for each in known if each is not None})
 
-    def _refuse_duplicate(self, manifest: Declaration, new: dict[str, Declaration]) -> None:
+    def _refuse_duplicate(
+        self, manifest: Declaration, new: dict[str, Declaration], place: str | None
+    ) -> None:
         external_id = manifest.external_id
         holder = self._manifests.get(external_id) or new.get(external_id)
         if holder is not None:
+            first = f"{holder.train!r} ({place if external_id in new else self._place_of(external_id)})"
             raise DefinitionError(
-                f"external id {external_id!r} is declared twice: for train {holder.train!r} and for "
-                f"train {manifest.train!r}; give one of them another id"
+                f"external id {external_id!r} is declared twice: for train {first} and for "
+                f"train {manifest.train!r} ({place}); give one of them another id"
             )
+
+    def _place_of(self, external_id: str) -> str | None:
+        """Where a manifest was declared; searched, since a place for each would cost memory."""
+        index = list(self._manifests).index(external_id)
+        return self._places[bisect_right(self._places, index, key=itemgetter(0)) - 1][1]
 
     def _refuse_wrong_renames(self) -> None:
         """Refuse a former external id that is still declared, or that two manifests claim."""

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from trax.bounds import LONGEST_SECONDS, is_duration, is_number
-from trax.errors import DefinitionError, InvalidArgument, format_value
+from trax.errors import DefinitionError, InvalidArgument, explain_call, format_value
 from trax.records.schedule import Cron, Interval
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ SECOND = timedelta(seconds=1)
 AnySchedule = TypeVar("AnySchedule", Interval, Cron)
 
 
+@explain_call("every(seconds=…, minutes=…, hours=…, days=…)")
 def every(
     *,
     seconds: float = 0,

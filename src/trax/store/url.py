@@ -58,7 +58,10 @@ def _postgresql(url: URL) -> URL:
 
 def _sqlite(url: URL) -> URL:
     if url.host:
-        raise InvalidUrl(f"{display_url(url)!r} needs three slashes: sqlite:///{url.host}")
+        file = url.host if url.database is None else f"{url.host}/{url.database}"
+        raise InvalidUrl(
+            f"{display_url(url)!r} needs three slashes: sqlite:///{file} (four for an absolute path)"
+        )
     return url.set(drivername="sqlite", database=url.database or MEMORY)
 
 

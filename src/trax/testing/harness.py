@@ -11,7 +11,7 @@ from trax.engine.dead_letters import clean_dead_letters
 from trax.engine.manifest_manager import ManagerInput
 from trax.engine.routing import AcceptedWork, FleetCache, WorkerFleet
 from trax.engine.submitter import open_submitter
-from trax.errors import TraxError, did_you_mean
+from trax.errors import TraxError, did_you_mean, explain_call
 from trax.remote.hand_over import HandOver
 from trax.server.loops import RowRepair, clean_metadata_now, manage_now, update_totals
 from trax.server.start import start
@@ -68,9 +68,28 @@ class Harness:
         await start(self._store, timetable, settings, app=parts.name, watch=self.watch)
         parts.live.note_declared(parts.heartbeat.exempt_trains(), self.now)
 
-    async def advance(self, **units: float) -> None:
+    @explain_call("advance(seconds=…, minutes=…, hours=…, days=…, weeks=…)")
+    async def advance(
+        self,
+        *,
+        seconds: float = 0,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
+        weeks: float = 0,
+        milliseconds: float = 0,
+        microseconds: float = 0,
+    ) -> None:
         """Move the clock, nothing else: `advance(minutes=5)`."""
-        self.now += timedelta(**units)
+        self.now += timedelta(
+            seconds=seconds,
+            minutes=minutes,
+            hours=hours,
+            days=days,
+            weeks=weeks,
+            milliseconds=milliseconds,
+            microseconds=microseconds,
+        )
 
     async def cycle(self, duty: str) -> Any:
         """Run one cycle of one duty; returns what it did."""

@@ -11,6 +11,7 @@ import inspect
 import sys
 import types
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import (
     TYPE_CHECKING,
@@ -108,6 +109,21 @@ def _hint(name: str, annotation: Any, namespaces: Namespaces, owner: str) -> Any
 def _resolve(name: str, annotation: Any, namespaces: Namespaces) -> Any:
     holder = SimpleNamespace(__annotations__={name: annotation})
     return get_type_hints(holder, *namespaces, include_extras=True)[name]
+
+
+def definition_place() -> str | None:
+    """File and line of the code outside Trax that is calling it now, such as `jobs.py:12`."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "trax":
+        frame = frame.f_back
+    return None if frame is None else format_place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def format_place(filename: str, line: int) -> str:
+    """A line of code for a message: its file relative to the current folder."""
+    file = Path(filename)
+    short = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+    return f"{short}:{line}"
 
 
 UNIONS = frozenset({Union, types.UnionType})

@@ -245,7 +245,7 @@ def _adapter(declared: Any, place: str) -> TypeAdapter[Any]:
         adapter: TypeAdapter[Any] = TypeAdapter(declared)
         adapter.rebuild(raise_errors=True)
     except (PydanticUserError, NameError, TypeError) as error:
-        problem = str(error).splitlines()[0]
+        problem = str(error).splitlines()[0].partition(". Set `")[0]  # pydantic's advice is for models
         raise DefinitionError(f"{place} is {name_of(declared)}, which cannot be JSON: {problem}") from error
     return adapter
 

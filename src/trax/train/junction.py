@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Concatenate, Protocol, overload
 
 from trax.errors import DefinitionError, format_value
 from trax.train.annotations import Scope
-from trax.train.memory import MISSING, Parameter, Signature, code_of, constructor_of, signature_of
+from trax.train.memory import (
+    MISSING,
+    Parameter,
+    Signature,
+    check_elements,
+    code_of,
+    constructor_of,
+    signature_of,
+)
 from trax.train.route import In, In_contra, Out, Out_co, RouteStop, Segment
 
 if TYPE_CHECKING:
@@ -77,6 +85,7 @@ class Junction(Segment[In_contra, Out_co]):
             raise DefinitionError(
                 f"{owner} has no return annotation; add one, `-> None` if it returns nothing"
             )
+        check_elements(signature.returns, f"{owner}: its result")
         if isinstance(self.function, type):
             self._constructor = constructor_of(self.function, self._scope, owner)
         self._scope.close()

@@ -41,7 +41,7 @@ from trax.train.annotations import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from trax.train.annotations import Scope
 
@@ -266,15 +266,21 @@ def _elements(value: Any, source: str) -> tuple[Any, ...]:
     elements = cast("tuple[Any, ...]", value)
     if FEWEST_ELEMENTS <= len(elements) <= MOST_ELEMENTS:
         return elements
-    raise WiringError(
-        f"{source}: a tuple of {len(elements)} elements cannot be stored; "
-        f"it must have {FEWEST_ELEMENTS} to {MOST_ELEMENTS}"
-    )
+    raise WiringError(f"{source}: {_wrong_count(len(elements))}")
+
+
+def _wrong_count(count: int) -> str:
+    return f"a tuple of {count} elements cannot be stored; it must have {FEWEST_ELEMENTS} to {MOST_ELEMENTS}"
 
 
 def _none_error(declared: Any, source: str) -> WiringError:
     return WiringError(f"{source} declares {name_of(declared)}, but the value is None")
 
+
+WAYS_OUT: Final = (
+    "put them into one model with a field for each (a pydantic BaseModel or a dataclass), or, if earlier "
+    "junctions return them, give each a type of its own there and here, such as Annotated[str, 'subject']"
+)
 
 VARIADIC = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
 
@@ -347,7 +353,48 @@ def _build_parameters(
     code: Callable[..., Any], parameters: list[inspect.Parameter], scope: Scope, owner: str
 ) -> tuple[Parameter, ...]:
     hints = hints_of(code, scope, owner, {parameter.name for parameter in parameters})
-    return tuple(_parameter(parameter, hints, owner) for parameter in parameters)
+    built = tuple(_parameter(parameter, hints, owner) for parameter in parameters)
+    _refuse_equal_types(built, owner)
+    return built
+
+
+def _refuse_equal_types(parameters: Sequence[Parameter], owner: str) -> None:
+    """Values are found by type, so two parameters of one type would both get the same value."""
+    first_of: dict[Key, Parameter] = {}
+    for parameter in parameters:
+        declared = parameter.request.declared
+        check_elements(declared, f"{owner}: parameter {parameter.name!r}")
+        first = first_of.setdefault(_key_without_none(declared), parameter)
+        if first is not parameter:
+            kind = min(name_of(first.request.declared), name_of(declared), key=len)  # `str`, not `str | None`
+            raise DefinitionError(
+                f"{owner}: parameters {first.name!r} and {parameter.name!r} are both {kind}, "
+                f"and would both get the same value; {WAYS_OUT}"
+            )
+
+
+def check_elements(declared: Any, place: str) -> None:
+    """Refuse `tuple[A, A]`: its elements are stored by type, so one would replace the other."""
+    parts = parts_of(declared)
+    if parts is None:
+        return
+    if not FEWEST_ELEMENTS <= len(parts) <= MOST_ELEMENTS:
+        raise DefinitionError(f"{place}: {name_of(declared)}: {_wrong_count(len(parts))}")
+    keys = [_key_without_none(part) for part in parts]
+    repeated = next((part for part, key in zip(parts, keys, strict=True) if keys.count(key) > 1), MISSING)
+    if repeated is not MISSING and not is_unit(repeated):
+        raise DefinitionError(
+            f"{place}: {name_of(declared)} has more than one {name_of(repeated)}, and all would get the same "
+            f"value, since each element is stored by its type; {WAYS_OUT}"
+        )
+    for part in parts:
+        check_elements(part, place)
+
+
+def _key_without_none(declared: Any) -> Key:
+    """The key of a type without None: `str` and `str | None` are filled from the same value."""
+    members = members_of(declared)
+    return frozenset(map(key_of, members)) if members else frozenset({key_of(declared)})
 
 
 def _parameter(parameter: inspect.Parameter, hints: dict[str, Any], owner: str) -> Parameter:

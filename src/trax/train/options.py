@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeAlias, TypedDict, cast
@@ -17,7 +17,7 @@ from trax.bounds import (
     is_integer,
     is_number,
 )
-from trax.errors import DefinitionError, InvalidArgument, format_value
+from trax.errors import DefinitionError, InvalidArgument, did_you_mean, format_value
 from trax.records.metadata import ADMINISTRATIVE_PREFIX
 
 Hook: TypeAlias = Callable[..., Any]
@@ -151,10 +151,25 @@ class TrainOptions:
         return chosen if self.max_retries is None else replace(chosen, max_retries=self.max_retries)
 
 
+def build_options(train: str, keywords: Mapping[str, Any]) -> TrainOptions:
+    """The options of the train with this name, which starts every error message."""
+    known = TrainOptions.__dataclass_fields__
+    unknown = next((name for name in keywords if name not in known), None)
+    if unknown is not None:
+        raise DefinitionError(f"train {train!r}: unknown option {unknown!r}{did_you_mean(unknown, known)}")
+    try:
+        return TrainOptions(**keywords)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"train {train!r}: {error.argument}", error.expected, error.value) from None
+    except DefinitionError as error:
+        raise DefinitionError(f"train {train!r}: {error}") from None
+
+
 def _require(owner: object, name: str, expected: str, is_valid: Callable[[Any], bool]) -> None:
     value = getattr(owner, name)
     if not is_valid(value):
-        raise InvalidArgument(f"{type(owner).__name__}.{name}", expected, value)
+        place = "" if isinstance(owner, TrainOptions) else f"{type(owner).__name__}."
+        raise InvalidArgument(f"{place}{name}", expected, value)
 
 
 def _or_none(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:

@@ -141,7 +141,8 @@ def stops_of(segment: Any) -> tuple[RouteStop, ...]:
     """The junctions of a part of a route; raises DefinitionError for anything else."""
     stops = getattr(segment, "stops", None)
     if not isinstance(stops, tuple):
-        raise InvalidArgument("a route", "a junction, or junctions joined with >>", segment)
+        expected = "junctions joined with >>, or one function decorated with @junction"
+        raise InvalidArgument("a route", expected, segment)
     return cast("tuple[RouteStop, ...]", stops)
 
 
@@ -149,7 +150,9 @@ def _couple(
     first: Segment[Any, Any] | ShortCircuit[Any, Any], second: Segment[Any, Any] | ShortCircuit[Any, Any]
 ) -> Route[Any, Any]:
     if not isinstance(cast("object", second), Segment | ShortCircuit):
-        raise DefinitionError(f"{format_value(second)} cannot be part of a route; decorate it with @junction")
+        raise DefinitionError(
+            f"{format_value(second)} cannot be part of a route; decorate a function with @junction"
+        )
     return Route((*first.stops, *second.stops))
 
 
@@ -358,7 +361,7 @@ class _RouteChecker:
     def problems(self, route: Route[Any, Any], input_type: Any, output_type: Any) -> Iterator[RouteError]:
         self._add(input_type, static_keys(input_type))
         for stop in route.stops:
-            yield from self._problems_at(stop)
+            yield from self._problems_at(stop, None if stop is not route.stops[0] else input_type)
             returns = (
                 stop.action.target if isinstance(stop.action, Extract) else stop.action.signature.returns
             )
@@ -366,12 +369,16 @@ class _RouteChecker:
         for missing in () if is_unit(output_type) else self._find_missing(request_for(output_type)):
             yield RouteError("CHAIN002", self._output_message(name_of(missing.declared)))
 
-    def _problems_at(self, stop: RouteStop) -> Iterator[RouteError]:
+    def _problems_at(self, stop: RouteStop, first_input: Any) -> Iterator[RouteError]:
+        """`first_input` is the input of the train if the stop is its first one, else None."""
         if isinstance(stop.action, Extract) or not stop.is_checked:
             return
+        others = stop.action.signature.parameters[1:]
         for parameter in (*stop.action.constructor, *stop.action.signature.parameters):
+            only_input = first_input if any(parameter is other for other in others) else None
             for missing in () if parameter.is_optional else self._find_missing(parameter.request):
-                yield RouteError("CHAIN001", self._input_message(stop, parameter, name_of(missing.declared)))
+                message = self._input_message(stop, parameter, name_of(missing.declared), only_input)
+                yield RouteError("CHAIN001", message)
 
     def _find_missing(self, request: TypeRequest) -> Iterator[TypeRequest]:
         if request.parts:
@@ -380,13 +387,18 @@ class _RouteChecker:
         elif not self._keys.intersection(request.keys):
             yield request
 
-    def _input_message(self, stop: RouteStop, parameter: Parameter, missing: str) -> str:
+    def _input_message(self, stop: RouteStop, parameter: Parameter, missing: str, only_input: Any) -> str:
         needs = f"junction {stop.action.name!r} needs {missing} (parameter {parameter.name!r})"
+        service = f"If {missing} is a service, declare it first: app.provide({missing}, …)"
+        if not is_unit(only_input):
+            return (
+                f"train {self._train!r}: {needs}, but a train has one input, here {name_of(only_input)}: put "
+                f"several values into one model (a pydantic BaseModel or a dataclass). {service}"
+            )
         available = self._available(missing)
         return (
             f"train {self._train!r}: {needs}, but no earlier junction produces it; "
-            f"{available}{'' if available.endswith('?') else '.'} "
-            f"If {missing} is a service, declare it first: app.provide({missing}, …)"
+            f"{available}{'' if available.endswith('?') else '.'} {service}"
         )
 
     def _output_message(self, missing: str) -> str:

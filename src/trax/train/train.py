@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
-from trax.errors import DefinitionError, InvalidArgument, RouteError, UnknownTrain
+from trax.errors import DefinitionError, InvalidArgument, RouteError, UnknownTrain, did_you_mean
+from trax.train.annotations import definition_place
 from trax.train.junction import junction
-from trax.train.memory import MISSING
-from trax.train.options import TrainKeywords, TrainOptions, check_name, check_not_reserved
+from trax.train.memory import MISSING, check_elements
+from trax.train.options import TrainKeywords, TrainOptions, build_options, check_name, check_not_reserved
 from trax.train.outcome import Done, result_of
 from trax.train.route import (
     In,
@@ -35,6 +36,18 @@ if TYPE_CHECKING:
     from trax.train.run import TrainRunKeywords
 
 
+_QUEUE: Final = "queue a job with `await app.queue({0}, value)`, or, blocking, `app.sync.queue({0}, value)`"
+_CHAIN: Final = "run it after another one with `app.schedule(…).then_include({0}, external_id, value)`"
+FOREIGN_VERBS: Final = {
+    **dict.fromkeys(("delay", "defer", "enqueue", "kiq", "queue", "send", "submit"), _QUEUE),
+    "apply_async": _QUEUE + "; `delay=timedelta(…)`, `priority=` and `group=` are options of it",
+    **dict.fromkeys(("chain", "s", "si", "signature", "then"), _CHAIN),
+    "retry": "raise `RetryAfter(timedelta(minutes=2))` in a junction, to fail and be retried",
+    "schedule": "schedule it with `app.schedule({0}, external_id, value, every(minutes=5))`",
+}
+"""What to use instead of what tasks of Celery, Dramatiq, RQ, Procrastinate and Taskiq offer."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Train(Generic[In_contra, Out_co]):
     """A named route with one input type, one output type, and options."""
@@ -48,6 +61,32 @@ class Train(Generic[In_contra, Out_co]):
 
     def __repr__(self) -> str:
         return f"<train {self.name}: {self.route!r}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function of a train of one junction, without a record; a test needs no app."""
+        first, *others = self.route.stops
+        if others or not callable(first.action):
+            raise DefinitionError(
+                f"train {self.name!r} has several junctions, so it cannot be called like a function; use "
+                f"`await {self.name}.run(value)`, or with a record `await app.run({self.name}, value)`"
+            )
+        return first.action(*args, **kwargs)
+
+    if not TYPE_CHECKING:  # a type checker reports any attribute that does not exist
+
+        def __getattr__(self, name: str) -> Any:
+            """Name the verb for what other libraries offer on their tasks, such as `delay`."""
+            verb = FOREIGN_VERBS.get(name)
+            hint = f"; {verb.format(self.name)}" if verb else did_you_mean(name, dir(type(self)))
+            raise AttributeError(f"a train has no attribute {name!r}{hint}", name=name, obj=self)
+
+        def __rshift__(self, other: Any) -> Any:
+            raise DefinitionError(
+                f"{self!r} cannot be part of a route: decorate its function with @junction instead, and join "
+                "junctions: app.train(name, first >> second); `then_include` runs a train after another one"
+            )
+
+        __rrshift__ = __rshift__
 
     @property
     def input_type(self) -> Any:
@@ -161,8 +200,9 @@ def train(
         "input_type": input_of(whole) if input is MISSING else input,
         "output_type": output_of(whole) if output is MISSING else output,
     }
+    check_elements(types["input_type"], f"train {name!r}: its input")
     _raise_problems(check_route(name, whole, services=services, extra=extra, **types))
-    options = TrainOptions(**cast("TrainKeywords", keywords))
+    options = build_options(name, keywords)
     return Train(name, whole, options, services, extra, build_plan(name, whole, **types))
 
 
@@ -192,6 +232,13 @@ def train_of(
     function: Any, /, name: str | None = None, **keywords: Unpack[DefinitionKeywords]
 ) -> Train[Any, Any]:
     """Define a train from one function; its default name is that of the function."""
+    if isinstance(function, Train):
+        raise DefinitionError(f"{function!r} is a train already; define another one from its junctions")
+    if isinstance(function, str):
+        raise DefinitionError(
+            f"train {function!r} has a name, but no route; write app.train({function!r}, junction >> …), or "
+            "@app.train above a function, whose name it then has"
+        )
     step = junction(function)
     return train(name or step.name, step, **keywords)
 
@@ -214,15 +261,17 @@ class Registry:
     def __init__(self) -> None:
         self._trains: dict[str, Train[Any, Any]] = {}
         self._by_any_name: dict[str, Train[Any, Any]] = {}
+        self._places: dict[str, str | None] = {}
 
     def add(self, train: Train[Any, Any], *, internal: bool = False) -> None:
         """Register a train under its name and aliases: all, or none if one is taken."""
-        names = (train.name, *train.options.aliases)
+        names, place = (train.name, *train.options.aliases), definition_place()
         for name in names:
             check_name(name)
             if not internal:
                 check_not_reserved(name)
-            self._refuse_duplicate(name, train)
+            self._refuse_duplicate(name, train, place)
+        self._places[train.name] = place
         self._trains[train.name] = train
         self._by_any_name.update(dict.fromkeys(names, train))
 
@@ -262,10 +311,11 @@ class Registry:
     def __len__(self) -> int:
         return len(self._trains)
 
-    def _refuse_duplicate(self, name: str, train: Train[Any, Any]) -> None:
+    def _refuse_duplicate(self, name: str, train: Train[Any, Any], place: str | None) -> None:
         holder = self._by_any_name.get(name)
         if holder is not None:
             raise DefinitionError(
-                f"train name {name!r} is registered twice: by train {holder.name!r} ({holder.route!r}) "
-                f"and by train {train.name!r} ({train.route!r}); rename one of them"
+                f"train name {name!r} is registered twice: by train {holder.name!r} "
+                f"({self._places[holder.name] or repr(holder.route)}) and by train {train.name!r} "
+                f"({place or repr(train.route)}); rename one of them"
             )

@@ -13,6 +13,7 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
+from trax.engine.open_store import refuse_opening
 from trax.errors import DefinitionError, TraxError
 from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, Registry, Train
 
@@ -128,7 +129,8 @@ class TrainReference(NamedTuple):
 
     def resolve(self) -> Train[Any, Any]:
         """Import the module and return the train."""
-        module = importlib.import_module(self.module)
+        with refuse_opening("a process for cpu trains"):
+            module = importlib.import_module(self.module)
         found: Any = getattr(module, self.name, None)
         if isinstance(found, Train):
             return cast("Train[Any, Any]", found)

@@ -270,7 +270,9 @@ def test_an_external_id_is_declared_once(declarations: Declarations) -> None:
     declarations.schedule(sync, "a", USERS, FIVE_MINUTES)
 
     with pytest.raises(
-        DefinitionError, match="'a' is declared twice: for train 'sync' and for train 'publish'"
+        DefinitionError,
+        match=r"'a' is declared twice: for train 'sync' \(.*test_declare.py:270\) and for train "
+        r"'publish' \(.*test_declare.py:\d+\); give one of them another id",
     ):
         declarations.schedule_once(publish, "a", Nothing())
 

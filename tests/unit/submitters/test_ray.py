@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import socket
@@ -11,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from tests.support import ray_echo
 
-from trax import Refused, Submission
+from trax import Refused, Submission, Trax
 from trax.errors import DefinitionError, MissingExtra, TraxError
 from trax.remote.ray import driver, tasks, workers
 from trax.remote.ray.workers import RayWorkers
@@ -128,7 +129,21 @@ def test_what_cannot_travel_is_refused_where_it_is_said() -> None:
 def test_a_new_version_is_another_environment_to_ray() -> None:
     made: Any = RayWorkers("jobs:app", runtime_env={"env_vars": {"A": "1"}}, version="2.5")
 
-    assert made._config["runtime_env"] == {"env_vars": {"A": "1", "TRAX_RAY_VERSION": "2.5"}}
+    assert made._config["runtime_env"] == {"env_vars": {"A": "1", "TRAX_APP_VERSION": "2.5"}}
+
+
+def test_a_version_is_a_setting_that_the_app_in_the_cluster_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Any = RayWorkers("jobs:app", version="2.5.1")
+    for name, value in made._config["runtime_env"]["env_vars"].items():
+        monkeypatch.setenv(name, value)
+
+    assert Trax("memory://").parts.settings.app_version == "2.5.1"
+
+
+@pytest.mark.parametrize("version", ["", " 2", "2\n", 2, "x" * 201])
+def test_a_version_that_cannot_be_a_setting_is_refused(version: Any) -> None:
+    with pytest.raises(DefinitionError, match="the version of RayWorkers must be text"):
+        RayWorkers("jobs:app", version=version)
 
 
 class Cancelled(Exception):
@@ -147,7 +162,7 @@ class Cluster:
     def __init__(self) -> None:
         self.functions = 0
         self.asked: list[tuple[dict[str, Any], tuple[Any, ...]]] = []
-        self.over: dict[int, Any] = {}
+        self.futures: list[asyncio.Future[Any]] = []
         self.cancelled: list[int] = []
 
     def remote(self, what: Callable[..., Any]) -> Any:
@@ -155,25 +170,28 @@ class Cluster:
         self.functions += 1
         return SimpleNamespace(options=self._options)
 
-    def wait(self, tasks: list[int], **_: Any) -> tuple[list[int], list[int]]:
-        return [task for task in tasks if task in self.over], []
+    async def end(self, number: int, result: Any) -> None:
+        """The task with this number is over; who waits for it has noticed."""
+        future = self.futures[number - 1]
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+        for _ in range(3):
+            await asyncio.sleep(0)
 
-    def get(self, task: int) -> Any:
-        if isinstance(self.over[task], Exception):
-            raise self.over[task]
-        return self.over[task]
-
-    def cancel(self, task: int, *, force: bool) -> None:
+    def cancel(self, task: asyncio.Future[Any], *, force: bool) -> None:
         assert not force
-        self.cancelled.append(task)
+        self.cancelled.append(self.futures.index(task) + 1)
 
     def _options(self, **options: Any) -> Any:
         if options.get("num_gpus", 0) < 0:
             raise ValueError("num_gpus must be 0 or more")
 
-        def remote(*arguments: Any) -> int:
+        def remote(*arguments: Any) -> asyncio.Future[Any]:
             self.asked.append((options, arguments))
-            return len(self.asked)
+            self.futures.append(asyncio.get_running_loop().create_future())
+            return self.futures[-1]
 
         return SimpleNamespace(remote=remote)
 
@@ -188,8 +206,8 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return made
 
 
-def test_each_run_becomes_a_task_with_the_resources_of_its_train(ray: Cluster) -> None:
-    answer = tasks.TaskOwner().hand_over(CONFIG, [(1, {"num_gpus": 1}), (2, {}), (3, {"num_gpus": -1})])
+async def test_each_run_becomes_a_task_with_the_resources_of_its_train(ray: Cluster) -> None:
+    answer = await tasks.TaskOwner().hand_over(CONFIG, [(1, {"num_gpus": 1}), (2, {}), (3, {"num_gpus": -1})])
 
     assert [(options.get("num_gpus"), said) for options, said in ray.asked] == [
         (1, ("jobs:app", 1)),
@@ -200,36 +218,52 @@ def test_each_run_becomes_a_task_with_the_resources_of_its_train(ray: Cluster) -
     }
 
 
-def test_all_runs_are_tasks_of_one_function_so_that_they_share_processes(ray: Cluster) -> None:
+async def test_all_runs_are_tasks_of_one_function_so_that_they_share_processes(ray: Cluster) -> None:
     far = tasks.TaskOwner()
 
-    far.hand_over(CONFIG, [(1, {}), (2, {})])
-    far.hand_over(CONFIG, [(3, {})])
+    await far.hand_over(CONFIG, [(1, {}), (2, {})])
+    await far.hand_over(CONFIG, [(3, {})])
 
     assert (len(ray.asked), ray.functions) == (3, 1)
 
 
-def test_a_run_that_waits_already_gets_no_second_task(ray: Cluster) -> None:
+async def test_a_run_that_waits_already_gets_no_second_task(ray: Cluster) -> None:
     far = tasks.TaskOwner()
 
-    far.hand_over(CONFIG, [(1, {})])
-    far.hand_over(CONFIG, [(1, {})])
-    ray.over[1] = False
-    far.hand_over(CONFIG, [(1, {})])
+    await far.hand_over(CONFIG, [(1, {})])
+    await far.hand_over(CONFIG, [(1, {})])
+    await ray.end(1, result=False)
+    await far.hand_over(CONFIG, [(1, {})])
 
     assert len(ray.asked) == 2
 
 
-def test_tasks_that_failed_are_told_once_and_cancelled_ones_not_at_all(ray: Cluster) -> None:
+async def test_tasks_that_failed_are_told_once_and_cancelled_ones_not_at_all(ray: Cluster) -> None:
     far = tasks.TaskOwner()
-    far.hand_over(CONFIG, [(1, {}), (2, {}), (3, {})])
+    await far.hand_over(CONFIG, [(1, {}), (2, {}), (3, {})])
 
-    far.withdraw(CONFIG, [2, 9])
-    ray.over = {1: ImportError("no module"), 2: Cancelled()}
+    await far.withdraw(CONFIG, [2, 9])
+    await ray.end(1, ImportError("no module"))
+    await ray.end(2, Cancelled())
+    (problem,) = await far.next_problems(0, seconds=0)
 
     assert ray.cancelled == [2]
-    assert far.hand_over(CONFIG, [])["problems"] == [(1, "no module")]
-    assert far.hand_over(CONFIG, [])["problems"] == []
+    assert (problem.metadata_id, problem.reason) == (1, "no module")
+    assert await far.next_problems(0, seconds=0) == [problem], "kept until somebody has reported it"
+    assert await far.next_problems(problem.number, seconds=0) == []
+
+
+async def test_who_waits_for_problems_gets_one_as_soon_as_its_task_has_failed(ray: Cluster) -> None:
+    far = tasks.TaskOwner()
+    await far.hand_over(CONFIG, [(1, {})])
+    waiting = asyncio.create_task(far.next_problems(0, seconds=600))
+    await asyncio.sleep(0)
+
+    assert not waiting.done()
+    await ray.end(1, ImportError("Traceback\n  no module"))
+    (problem,) = await waiting
+
+    assert (problem.metadata_id, problem.reason) == (1, "no module")
 
 
 @pytest.mark.parametrize(
@@ -247,9 +281,48 @@ def test_a_failure_is_an_answer_too() -> None:
 
     answers = io.StringIO()
     serve: Any = getattr(driver, "_serve")  # noqa: B009
-    serve(Broken(), ['["hand_over", [1]]'], answers)
+    serve(Broken(), ['["hand_over", [1]]'], driver.LineWriter(answers))
 
     assert json.loads(answers.getvalue()) == {"failed": "ValueError: hand_over [1]"}
+
+
+def test_local_folders_are_uploaded_when_connecting_and_tasks_get_their_address() -> None:
+    """Only `ray.init` accepts a local path."""
+    uploaded = {"working_dir": "gcs://package.zip"}
+    ray: Any = SimpleNamespace(
+        is_initialized=lambda: False,
+        init=Mock(),
+        exceptions=Cluster.exceptions,
+        get_runtime_context=lambda: SimpleNamespace(runtime_env=uploaded),
+    )
+    config = {"address": "auto", "runtime_env": {"working_dir": "."}}
+    cluster: Any = driver.RayCluster(ray, config)
+    cluster._call_owner = Mock(return_value={"refused": {}})
+
+    cluster.call("hand_over", [])
+
+    assert ray.init.call_args.kwargs["runtime_env"] == {"working_dir": "."}
+    assert config["runtime_env"] == uploaded
+
+
+def test_each_problem_is_passed_on_once_even_if_the_actor_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Ended(BaseException): ...
+
+    monkeypatch.setattr(driver, "RETRY_SECONDS", 0)
+    cluster, answers = Mock(), io.StringIO()
+    cluster.load_problems.side_effect = [[(5, 1, "no module")], ActorDied(), [(6, 2, "no app")], Ended()]
+    report: Any = getattr(driver, "_report_problems")  # noqa: B009
+
+    with pytest.raises(Ended):
+        report(cluster, driver.LineWriter(answers))
+
+    assert [json.loads(line) for line in answers.getvalue().splitlines()] == [
+        {"problem": [1, "no module"]},
+        {"problem": [2, "no app"]},
+    ]
+    assert [call.args for call in cluster.load_problems.call_args_list] == [(0,), (5,), (5,), (6,)]
 
 
 def test_a_yard_that_has_died_is_asked_for_anew() -> None:

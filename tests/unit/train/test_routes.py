@@ -126,13 +126,13 @@ async def test_a_bare_tuple_is_split_and_can_be_given_as_it_is() -> None:
     assert await pair.run(Order(1)) == (Invoice("1"), Receipt("paid"))
 
 
-async def test_a_tuple_of_eight_declared_elements_fails_the_run() -> None:
+def test_a_declared_tuple_of_eight_elements_is_refused_at_definition() -> None:
     @junction
-    async def eight(number: int) -> tuple[int, int, int, int, int, int, int, int]:
-        return (number,) * 8  # pyright: ignore[reportReturnType]
+    async def eight(number: int) -> tuple[int, str, float, bytes, bool, complex, Order, Invoice]:
+        raise NotImplementedError
 
-    with pytest.raises(WiringError, match="a tuple of 8 elements cannot be stored"):
-        await train("eight", eight, output=int).run(1)
+    with pytest.raises(DefinitionError, match="a tuple of 8 elements cannot be stored; it must have 2 to 7"):
+        train("eight", eight, output=int)
 
 
 async def test_a_change_to_an_object_in_memory_is_seen_without_returning_it() -> None:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from trax.clock import format_duration
+from trax.engine.parameters import UnreadableOutput
 from trax.engine.submitter import Refused
 from trax.errors import (
     DefinitionError,
@@ -135,7 +136,7 @@ class HttpWorkers:
         facts = {name: getattr(run, name) for name in RUN_FIELDS}
         body = _request_body(text, train=train.name, facts=facts)
         outcome = self._stream_outcome(
-            "execute", body, train, run.external_id, handlers, decode=_decode_output_or_none
+            "execute", body, train, run.external_id, handlers, decode=_decode_output_if_readable
         )
         try:
             return await await_cancellable(run.cancellation, outcome)
@@ -243,10 +244,10 @@ def _decode_output(train: Train[Any, Any], text: str) -> Any:
     return None if codec is None else codec.decode(text)
 
 
-def _decode_output_or_none(train: Train[Any, Any], text: str) -> Any:
-    """Decode the output; None if this code cannot read it. The run still succeeded."""
+def _decode_output_if_readable(train: Train[Any, Any], text: str) -> Any:
+    """Decode the output; the record gets the reason if this code cannot read it. The run still succeeded."""
     try:
         return _decode_output(train, text)
     except InvalidInput as error:
         logger.warning("train %r: output not saved: %s", train.name, error, extra={"train": train.name})
-        return None
+        return UnreadableOutput(error)

@@ -1,10 +1,11 @@
-"""The driver process that is connected to Ray: reads requests and passes them on to the cluster."""
+"""The driver process that is connected to Ray: passes requests to the cluster, and errors of tasks back."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from trax.errors import import_extra
@@ -18,13 +19,31 @@ NAMESPACE: Final = "trax"
 
 CALL_SECONDS: Final = 20
 
+WATCH_SECONDS: Final = 60
+"""How long one call waits for problems. The actor reports one at once."""
+
+RETRY_SECONDS: Final = 2.0
+
 
 def main() -> None:
     """Serve requests until stdin is closed."""
-    answers = _take_stdout()
+    writer = LineWriter(_take_stdout())
     config = json.loads(sys.stdin.readline())
     ray: Any = import_extra("ray", extra="ray", feature="RayWorkers")
-    _serve(RayCluster(ray, config), sys.stdin, answers)
+    _serve(RayCluster(ray, config), sys.stdin, writer)
+
+
+class LineWriter:
+    """Writes one JSON document per line, from several threads."""
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+        self._lock = Lock()
+
+    def write(self, message: dict[str, Any]) -> None:
+        with self._lock:
+            self._output.write(json.dumps(message) + "\n")
+            self._output.flush()
 
 
 class RayCluster:
@@ -36,11 +55,24 @@ class RayCluster:
 
     def call(self, verb: str, arguments: list[Any]) -> dict[str, Any]:
         if not self._ray.is_initialized():
-            self._ray.init(address=self._config["address"], namespace=NAMESPACE, log_to_driver=False)
+            self._connect()
         try:
             return self._call_owner(verb, arguments)
         except self._ray.exceptions.RayActorError:
             return self._call_owner(verb, arguments)  # the actor died with its node; Ray has created another
+
+    def load_problems(self, reported: int) -> list[tuple[int, int, str]]:
+        """Wait for errors of tasks; returns an empty list after `WATCH_SECONDS`."""
+        result = self._task_owner().next_problems.remote(reported, WATCH_SECONDS)
+        return self._ray.get(result, timeout=WATCH_SECONDS + CALL_SECONDS)
+
+    def _connect(self) -> None:
+        """Connect, and upload local folders, which only `ray.init` accepts; tasks get their addresses."""
+        wanted = self._config["runtime_env"] or None
+        address = self._config["address"]
+        self._ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, runtime_env=wanted)
+        if wanted:
+            self._config["runtime_env"] = dict(self._ray.get_runtime_context().runtime_env)
 
     def _call_owner(self, verb: str, arguments: list[Any]) -> dict[str, Any]:
         result = getattr(self._task_owner(), verb).remote(self._config, arguments)
@@ -62,15 +94,31 @@ class RayCluster:
         )
 
 
-def _serve(cluster: RayCluster, requests: Iterable[str], responses: TextIO) -> None:
+def _serve(cluster: RayCluster, requests: Iterable[str], writer: LineWriter) -> None:
+    watcher = Thread(target=_report_problems, args=(cluster, writer), name="trax ray problems", daemon=True)
     for line in requests:
         verb, what = json.loads(line)
         try:
             answer = cluster.call(verb, what)
         except Exception as error:  # noqa: BLE001 - sent as the response
             answer = {"failed": f"{type(error).__name__}: {error}"}
-        responses.write(json.dumps(answer) + "\n")
-        responses.flush()
+        writer.write(answer)
+        if "failed" not in answer and watcher.ident is None:
+            watcher.start()
+
+
+def _report_problems(cluster: RayCluster, writer: LineWriter) -> None:
+    """Write each error of a task as soon as the actor has it."""
+    reported, pause = 0, Event()
+    while True:
+        try:
+            problems = cluster.load_problems(reported)
+        except Exception:  # noqa: BLE001 - the next request reports that the cluster is gone
+            pause.wait(RETRY_SECONDS)
+            continue
+        for number, metadata_id, reason in problems:
+            writer.write({"problem": [metadata_id, reason]})
+            reported = number
 
 
 def _take_stdout() -> TextIO:

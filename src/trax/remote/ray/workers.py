@@ -21,14 +21,16 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from trax.engine.submitter import Refused
 from trax.errors import DefinitionError, MissingExtra, TraxError, format_value
+from trax.schedule.validate import LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from trax.engine.submitter import Submission, SubmissionResult
 
 logger = logging.getLogger(__name__)
 LEAVE_SECONDS: Final = 5
+PROBLEM: Final = '{"problem":'
 
 PROGRAM: Final = "trax.remote.ray.driver"
 
@@ -112,10 +114,6 @@ class RayWorkers:
             except BaseException:
                 self._drop()
                 raise
-        for metadata_id, reason in response["problems"]:
-            logger.warning(
-                "run %s did not start in Ray: %s", metadata_id, reason, extra={"metadata_id": metadata_id}
-            )
         return response["refused"]
 
     def _open_link(self) -> DriverLink:
@@ -126,13 +124,17 @@ class RayWorkers:
                 pass
         if self._link is None or not self._link.is_alive:
             self._drop()
-            self._link = DriverLink(self._config)
+            self._link = DriverLink(self._config, _log_problem)
         return self._link
 
     def _drop(self) -> None:
         link, self._link = self._link, None
         if link is not None:
             link.close()
+
+
+def _log_problem(metadata_id: int, reason: str) -> None:
+    logger.warning("run %s did not start in Ray: %s", metadata_id, reason, extra={"metadata_id": metadata_id})
 
 
 def _check_plain(name: str, *values: Any) -> None:
@@ -145,16 +147,19 @@ def _check_plain(name: str, *values: Any) -> None:
 
 
 def _with_version(runtime_env: Mapping[str, Any], version: str | None) -> dict[str, Any]:
+    """Ray gives each environment its own processes. The version is a setting there: workers show it."""
     if version is None:
         return dict(runtime_env)
-    variables = {**runtime_env.get("env_vars", {}), "TRAX_RAY_VERSION": version}
+    LABEL("the version of RayWorkers", version)
+    variables = {**runtime_env.get("env_vars", {}), "TRAX_APP_VERSION": version}
     return {**runtime_env, "env_vars": variables}
 
 
 class DriverLink:
-    """One JSON line per request and per response. The driver ends with this process."""
+    """One JSON line per request, per response, and per error of a task. The driver ends with this process."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any], on_problem: Callable[[int, str], None]) -> None:
+        self._on_problem = on_problem
         self._process = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-m", PROGRAM],
             stdin=subprocess.PIPE,
@@ -210,5 +215,8 @@ class DriverLink:
     def _read_lines(self, output: TextIO) -> None:
         with output:
             for line in output:
-                self._answers.put(line)
+                if line.startswith(PROBLEM):
+                    self._on_problem(*json.loads(line)["problem"])
+                else:
+                    self._answers.put(line)
         self._answers.put("")

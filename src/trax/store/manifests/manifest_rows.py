@@ -72,9 +72,21 @@ def load_list(
     brief: bool = False,
 ) -> list[Manifest]:
     """Manifests in the order of their external ids, below `before` and above `after`."""
-    wanted = manifest_filter or ManifestFilter()
-    names = _NAMES.load_list(connection, wanted, before=before, after=after, limit=limit)
+    names = load_names(connection, manifest_filter, before=before, after=after, limit=limit)
     return load_by_names(connection, names, brief=brief) if names else []
+
+
+def load_names(
+    connection: Connection,
+    manifest_filter: ManifestFilter | None = None,
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    limit: int = 50,
+) -> list[str]:
+    """External ids in their order, below `before` and above `after`."""
+    wanted = manifest_filter or ManifestFilter()
+    return _NAMES.load_list(connection, wanted, before=before, after=after, limit=limit)
 
 
 def set_enabled(connection: Connection, external_id: str, *, enabled: bool, now: datetime) -> int | None:

@@ -16,6 +16,7 @@ from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, RetryAfter
 from trax.train.outcome import describe
 from trax.train.secrets import hide_words
 from trax.worker.active_run import can_compile, compile_runner
+from trax.worker.capture import nearest_logger
 from trax.worker.hooks import HOOK_NAMES, HookTarget
 from trax.worker.messages import ExecuteRequest, reference_to
 from trax.worker.results import FollowUp
@@ -437,6 +438,6 @@ def _extra(job: Claimed) -> dict[str, Any]:
 
 def handle_log_record(record: logging.LogRecord) -> None:
     """Handle a log record from another process as if it had been logged here."""
-    local_logger = logging.getLogger(record.name)
+    local_logger = nearest_logger(record.name)
     if local_logger.isEnabledFor(record.levelno):
         local_logger.handle(record)

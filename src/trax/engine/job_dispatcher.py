@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.engine.capacity import Capacity, select_within
@@ -44,6 +44,9 @@ MAX_ENTRIES_FOR_WORKER: Final = 1_000
 
 READ_MARGIN: Final = 50
 """How many entries to read beyond the free slots, at least: some entries may not be able to start."""
+
+READ_AFTER_CLOCK: Final = timedelta(minutes=1)
+"""How long after the clock of a visit its entries are read, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,9 +272,13 @@ def dispatch_jobs(
 
 
 def _admission_time(snapshot: GateSnapshot, entries: Sequence[Candidate]) -> datetime:
-    """The time of the visit; if an entry is newer, its creation time: some are read after the clock."""
+    """The time of the visit; if an entry is newer, its creation time: some are read after the clock.
+
+    One that claims to be of the future, in a row that somebody wrote, must not date the others.
+    """
+    latest = snapshot.now + READ_AFTER_CLOCK
     created = (entry.created_at for entry in entries if entry.created_at is not None)
-    return max(snapshot.now, max(created, default=snapshot.now))
+    return max(snapshot.now, max((each for each in created if each <= latest), default=snapshot.now))
 
 
 job_dispatcher = train(

@@ -187,6 +187,7 @@ class ProcessDuties:
         finally:
             await self._submitters.close()
             await self._stop_loops(self._loops)
+            self._parts.heartbeat.find_failing_loops = dict[str, str]
             for undo in self._undo:
                 undo()
         await _leave(self._parts, self._store, self._worker, self._scheduler_id)
@@ -269,6 +270,10 @@ class ProcessDuties:
         for loop in self._loops:
             loop.repair = repair
             self._tasks[loop] = asyncio.create_task(loop.run(), name=f"trax {loop.name}")
+        self._parts.heartbeat.find_failing_loops = self._find_failing_loops
+
+    def _find_failing_loops(self) -> dict[str, str]:
+        return {loop.name: loop.failure for loop in self._loops if loop.failure is not None}
 
     async def _stop_loops(self, loops: Iterable[Loop]) -> None:
         loops = list(loops)

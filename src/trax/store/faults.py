@@ -8,7 +8,14 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import text
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    SQLAlchemyError,
+    StatementError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from trax.errors import AccessDenied, RowsRefused, SchemaNotMigrated, StoreError, StoreUnavailable
@@ -41,6 +48,9 @@ TRANSIENT_CLASSES: Final = ("08", "40", "53", "55", "57", "58")
 
 CONTENT_CLASSES: Final = ("22", "23", "54")
 """Data exception, integrity constraint violation, program limit exceeded: a row too long for an index."""
+
+ROW_TOO_LONG: Final = "54"
+"""A row of an index, among others: psycopg takes it for a problem of the server."""
 
 LOCK_NOT_AVAILABLE: Final = "55P03"
 
@@ -251,6 +261,10 @@ def savepoint(connection: Connection) -> Generator[None]:
         with connection.begin_nested():
             yield
     except (DataError, IntegrityError) as error:
+        raise RowsRefused(hide_statement(error)) from error
+    except OperationalError as error:
+        if not (getattr(error.orig, "sqlstate", None) or "").startswith(ROW_TOO_LONG):
+            raise
         raise RowsRefused(hide_statement(error)) from error
     except (sqlite3.DataError, sqlite3.IntegrityError) as error:  # `run_together` bypasses SQLAlchemy
         raise RowsRefused(hide_rows(error)) from error

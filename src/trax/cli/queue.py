@@ -180,6 +180,8 @@ def _parse_input(value: str) -> object:
     try:
         return load_json(value)
     except ValueError as error:
-        as_text = shlex.quote(json.dumps(value, ensure_ascii=False))
-        hint = f"The input is not JSON: {error}. To pass it as text, write {as_text}."
+        hint = f"The input is not JSON: {error}."
+        if not value.startswith(("{", "[", '"')):  # else it may hold a secret, and is no text
+            as_text = shlex.quote(json.dumps(value, ensure_ascii=False))
+            hint += f" To pass it as text, write {as_text}."
         raise usage_error(hint, "queue", "add") from None

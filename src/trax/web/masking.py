@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
 from trax.errors import FieldError, InvalidArgument, InvalidInput
-from trax.masking import HIDDEN, MaskedSecret, hide_secrets, is_hidden, is_secret_name, unmask_stored
+from trax.masking import (
+    HIDDEN,
+    MaskedSecret,
+    hide_secrets,
+    holds_url_password,
+    is_hidden,
+    is_secret_name,
+    unmask_stored,
+)
 
 VALUE_UNKNOWN: Final = "this value is hidden and cannot be restored; enter it again"
 VALUE_MOVED: Final = "a hidden value cannot be moved to a field that would show it; enter another value"
@@ -49,6 +57,8 @@ class Mask:
                         f"{HIDDEN} {below}" if self._must_hide(key, inner) else self.mark(inner, below)
                     )
                 return marked
+            case str() if holds_url_password(value):
+                return f"{HIDDEN} {path}"
             case list() | tuple():
                 inside = enumerate(cast("Iterable[Any]", value))
                 return [self.mark(inner, _child_path(path, place)) for place, inner in inside]
@@ -78,8 +88,8 @@ class Mask:
     ) -> Any:
         match value:
             case str() if value in kept or (is_hidden and HIDDEN in value):
-                # A sealed value stays hidden under any name, so it may be moved.
-                if value in kept and (is_hidden or isinstance(kept[value], MaskedSecret)):
+                # A sealed value and the password of a URL stay hidden under any name, so they may be moved.
+                if value in kept and (is_hidden or _hides_itself(kept[value])):
                     return unmask_stored(kept[value])
                 refused.append(FieldError(path, VALUE_MOVED if value in kept else VALUE_UNKNOWN, value))
                 return value
@@ -100,7 +110,7 @@ class Mask:
     def _marks(self, value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         """Each mark of a value, with the secret it stands for."""
         match value:
-            case MaskedSecret():
+            case str() if _hides_itself(value):
                 yield f"{HIDDEN} {path}", value
             case Mapping():
                 for key, inner in cast("Mapping[Any, Any]", value).items():
@@ -120,6 +130,11 @@ class Mask:
 
     def _is_secret(self, name: str) -> bool:
         return is_secret_name(name) if self.names is None else _normalize(name) in self.names
+
+
+def _hides_itself(value: Any) -> bool:
+    """Whether a value is hidden under any name."""
+    return isinstance(value, MaskedSecret) or (isinstance(value, str) and holds_url_password(value))
 
 
 def is_mark(text: str) -> bool:

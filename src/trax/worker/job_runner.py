@@ -17,7 +17,7 @@ from trax.train.outcome import describe
 from trax.train.secrets import hide_words
 from trax.worker.active_run import can_compile, compile_runner
 from trax.worker.capture import nearest_logger
-from trax.worker.hooks import HOOK_NAMES, HookTarget
+from trax.worker.hooks import HOOK_NAMES, HookTarget, hide_in_error
 from trax.worker.messages import ExecuteRequest, reference_to
 from trax.worker.results import FollowUp
 
@@ -314,7 +314,7 @@ class JobRunner:
             outcome = Cancelled("its task was cancelled")
         if span is not None:
             span.stop(outcome)
-        self._add_follow_up(job, train, outcome, span)
+        self._add_follow_up(job, train, hide_in_error(outcome, run.secret_words), span)
         return outcome
 
     def _attempt_anywhere(

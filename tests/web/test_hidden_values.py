@@ -56,7 +56,7 @@ VALUE: dict[str, Any] = {
     "rounds": 3,
 }
 SECRETS = ("hunter", "770077")
-FIELD = form_of(schema_of(Sync) or {})
+FIELD = form_of(schema_of(Sync, Mask()) or {})
 mask = Mask()
 
 

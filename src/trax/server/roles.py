@@ -303,7 +303,12 @@ class ProcessDuties:
 
 async def _register_scheduler(parts: Parts, store: Store) -> int:
     """Insert the row of a process without a worker: it needs a heartbeat to declare workers lost."""
-    row = {"kind": WorkerKind.SCHEDULER, "dispatches": True, "routes": parts.routes_json}
+    row = {
+        "kind": WorkerKind.SCHEDULER,
+        "dispatches": True,
+        "routes": parts.routes_json,
+        "plain_fields": parts.plain_fields_json,
+    }
     scheduler_id = await store.call(parts.heartbeat.register, store, row)
     parts.heartbeat.add(scheduler_id)
     return scheduler_id

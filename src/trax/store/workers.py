@@ -7,7 +7,19 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Boolean, bindparam, delete, func, insert, literal_column, select, text, update
+from sqlalchemy import (
+    Boolean,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+    update,
+)
 
 from trax.records.listing import RecordPage
 from trax.records.worker import FailingLoop, RunningJob, WorkerKind, WorkerRecord, WorkerView
@@ -127,6 +139,15 @@ def load_fleet(connection: Connection) -> Sequence[Row[Any, Any, Any, Any, Any]]
     worker = tables(connection).worker
     columns = (worker.c.kind, worker.c.trains, worker.c.aliases, worker.c.groups, worker.c.routes)
     return connection.execute(select(*columns).where(text(IN_FLEET)).order_by(worker.c.id)).all()
+
+
+def load_plain_fields(connection: Connection, *, alive_since: datetime) -> list[dict[str, Any]]:
+    """Load which fields of inputs cannot hold a secret, by train, as live processes publish it."""
+    worker = tables(connection).worker
+    published = cast(worker.c.plain_fields, Text).label("published")
+    is_live = (worker.c.plain_fields.is_not(None), worker.c.heartbeat_at >= alive_since)
+    query = select(published).where(*is_live).distinct()  # the processes of one version say the same
+    return [parse_mapping(text) for text in connection.execute(query).scalars()]
 
 
 def load_published_settings(connection: Connection, *, alive_since: datetime) -> str | None:

@@ -91,12 +91,26 @@ class Secrets:
         self._role = role
         self._trains = trains or ("-",)
         self._mark = f"{SECRET_KEY} {token_hex(16)}"
-        self._plain_fields = plain_fields(schema)
+        self.plain_fields = plain_fields(schema)
+        """The top-level fields that cannot hold a secret."""
 
     def mark(self, raw: bytes, value: Any) -> bytes:
         """The JSON that pydantic wrote for a value, with its secrets inserted as marked objects."""
         document = write_secrets(json.loads(raw), value, lambda plain: {self._mark: plain})
         return _json(document).encode()
+
+    def paths(self, marked_text: str) -> set[str]:
+        """Where the secrets are in marked JSON."""
+        found: set[str] = set()
+
+        def note(node: dict[str, Any], path: str, _place: str) -> Any:
+            if self._mark not in node:
+                return node
+            found.add(path)
+            return None
+
+        replace_objects(json.loads(marked_text), note)
+        return found
 
     def protect(self, text: str, mode: SecretMode) -> str:
         """Encrypt or mask the secrets of marked JSON. Raises InvalidInput if a secret cannot be stored."""
@@ -153,7 +167,7 @@ class Secrets:
 
     def field_error(self, path: str, message: str, value: Any) -> FieldError:
         """A field error that shows the value only if it cannot contain a secret."""
-        is_plain = path.partition(".")[0] in self._plain_fields
+        is_plain = path.partition(".")[0] in self.plain_fields
         return FieldError(path, message, value if is_plain else HIDDEN)
 
     def _full_place(self, place: str) -> str:

@@ -174,6 +174,7 @@ CREATE TABLE trax.worker (
     routes JSON,
     settings JSON,
     failing_loops JSON,
+    plain_fields JSON,
     started_at TIMESTAMP WITH TIME ZONE NOT NULL,
     heartbeat_at TIMESTAMP WITH TIME ZONE NOT NULL,
     PRIMARY KEY (id),

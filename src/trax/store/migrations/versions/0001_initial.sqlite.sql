@@ -168,6 +168,7 @@ CREATE TABLE trax_worker (
     routes TEXT,
     settings TEXT,
     failing_loops TEXT,
+    plain_fields TEXT,
     started_at VARCHAR(27) NOT NULL,
     heartbeat_at VARCHAR(27) NOT NULL,
     CONSTRAINT kind_known CHECK (kind IN ('worker', 'receiver', 'scheduler', 'caller')),

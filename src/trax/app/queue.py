@@ -38,7 +38,7 @@ from trax.store.types import parse_json
 from trax.train import Train, junction
 from trax.train import train as define_train
 from trax.train.options import check_not_reserved
-from trax.train.secret_fields import merge_fields, refuse_unknown, seal_fields
+from trax.train.seal import merge_fields, refuse_unknown, seal_fields
 from trax.train.secrets import VARIABLE
 from trax.worker.recorded_run import RecordedRun
 
@@ -360,6 +360,7 @@ async def enqueue_without_code(parts: Parts, train: str, value: Any, keywords: Q
     They publish which fields are no secrets: values in all others are encrypted here. An input of a train
     that no live process knows is refused.
     """
+    check_not_reserved(train)
     store = await parts.store.open()
     published = await store.ask(_load_plain_fields, store, parts.live)
     try:

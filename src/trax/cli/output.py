@@ -35,7 +35,7 @@ def show_list(records: Sequence[Any], names: Sequence[str], *, as_json: bool) ->
         show_json([as_mapping(record) for record in records])
         return
     in_cell = table_cell if sys.stdout.isatty() else single_line
-    rows = [[in_cell(_shown(name, attrgetter(name)(record))) for name in names] for record in records]
+    rows = [[in_cell(_display_value(name, attrgetter(name)(record))) for name in names] for record in records]
     show_rows([name.rpartition(".")[2].replace("_", " ") for name in names], rows)
 
 
@@ -99,11 +99,11 @@ def say(text: str) -> None:
 def as_mapping(record: Any) -> Mapping[str, Any]:
     """The values of a record by field name; secrets in what callers gave or got are hidden, as in the API."""
     if is_dataclass(record):
-        return {each.name: _shown(each.name, getattr(record, each.name)) for each in fields(record)}
+        return {each.name: _display_value(each.name, getattr(record, each.name)) for each in fields(record)}
     return record
 
 
-def _shown(name: str, value: Any) -> Any:
+def _display_value(name: str, value: Any) -> Any:
     return hide_secrets(value) if name in DOCUMENTS else value
 
 

@@ -45,9 +45,6 @@ MAX_ENTRIES_FOR_WORKER: Final = 1_000
 READ_MARGIN: Final = 50
 """How many entries to read beyond the free slots, at least: some entries may not be able to start."""
 
-READ_AFTER_CLOCK: Final = timedelta(minutes=1)
-"""How long after the clock of a visit its entries are read, at most."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchInput:
@@ -272,13 +269,9 @@ def dispatch_jobs(
 
 
 def _admission_time(snapshot: GateSnapshot, entries: Sequence[Candidate]) -> datetime:
-    """The time of the visit; if an entry is newer, its creation time: some are read after the clock.
-
-    One that claims to be of the future, in a row that somebody wrote, must not date the others.
-    """
-    latest = snapshot.now + READ_AFTER_CLOCK
-    created = (entry.created_at for entry in entries if entry.created_at is not None)
-    return max(snapshot.now, max((each for each in created if each <= latest), default=snapshot.now))
+    """The time of the visit, or of a newer entry, read after the clock; none is of the far future."""
+    newer = [timedelta(), *(each.created_at - snapshot.now for each in entries if each.created_at)]
+    return snapshot.now + max(each for each in newer if each < timedelta(minutes=1))
 
 
 job_dispatcher = train(

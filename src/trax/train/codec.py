@@ -18,7 +18,7 @@ from pydantic.errors import PydanticUserError
 from trax.bounds import load_json
 from trax.errors import DefinitionError, FieldError, InvalidInput, SecretUnreadable
 from trax.train.annotations import is_typed_dict, name_of
-from trax.train.secret_fields import seal_or_mask_fields, seal_paths
+from trax.train.seal import seal_or_mask_fields, seal_paths
 from trax.train.secrets import SecretMode, Secrets, holds_secrets, secret_words_of
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ def hide_in_error(outcome: Outcome[Any], secret_words: frozenset[str]) -> Outcom
         return outcome
     failure = outcome.failure
     try:
-        masked = _masked_copy(outcome.error, secret_words)
+        masked = _copy_masked(outcome.error, secret_words)
         if not _shows(masked, secret_words):
             return Failed(masked, failure)
     except Exception:  # noqa: BLE001 - the class of an exception may do anything
@@ -61,7 +61,7 @@ def _shows(error: BaseException, words: frozenset[str]) -> bool:
     return any(word in text for word in words)
 
 
-def _masked_copy(error: BaseException, words: frozenset[str]) -> BaseException:
+def _copy_masked(error: BaseException, words: frozenset[str]) -> BaseException:
     masked = copy.copy(error).with_traceback(error.__traceback__)
     masked.args = tuple(hide_words(each, words) if isinstance(each, str) else each for each in error.args)
     masked.__suppress_context__ = True

@@ -24,7 +24,7 @@ from trax.events import Events
 from trax.schedule.builder import Declarations
 from trax.schedule.validate import LABEL
 from trax.train import Registry, Services
-from trax.train.secret_fields import publish_fields
+from trax.train.seal import publish_fields
 from trax.worker.entry import EntryWaiter
 from trax.worker.heartbeat import Heartbeat, Identity
 from trax.worker.hooks import Hooks

@@ -82,11 +82,13 @@ def schema_of(declared_type: Any, mask: Mask) -> dict[str, Any] | None:
 
 
 class _SchemaGenerator(GenerateJsonSchema):
-    """Marks secrets with a default like all others: pydantic leaves out `Secret[int]`."""
+    """Leaves out the defaults of secrets: of `Secret[int]` pydantic shows one, or fails to encode it."""
 
     def default_schema(self, schema: WithDefaultSchema) -> dict[str, Any]:
-        made = super().default_schema(schema)
-        return {**made, "writeOnly": True} if "$ref" not in made and holds_secrets(schema["schema"]) else made
+        if not holds_secrets(schema["schema"]):
+            return super().default_schema(schema)
+        made = self.generate_inner(schema["schema"])
+        return made if "$ref" in made else {**made, "writeOnly": True}
 
 
 def _summary_fields(train: Train[Any, Any]) -> dict[str, Any]:

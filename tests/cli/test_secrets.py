@@ -243,3 +243,35 @@ def test_the_permissions_of_a_file_that_exists_stay(tmp_path: Path) -> None:
         store.run(lambda connection: connection.execute(text("CREATE TABLE a (b)")))
 
     assert file.stat().st_mode & 0o777 == 0o640
+
+
+JOBS = """
+from pydantic import BaseModel, SecretStr
+from trax import Trax
+
+app = Trax({url!r})
+
+class Login(BaseModel):
+    pin: SecretStr
+
+@app.train
+def enter(login: Login) -> None: ...
+"""
+
+
+@pytest.mark.usefixtures("key")
+def test_a_job_is_queued_with_the_code_of_the_environment(
+    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs_with_secrets.py").write_text(JOBS.format(url=operator.url), encoding="utf-8")
+    monkeypatch.setenv("TRAX_APP", f"{tmp_path}/jobs_with_secrets.py:app")
+
+    added = operator.plainly("queue", "add", "enter", f'{{"pin": "{PLAIN}"}}')
+    unknown = operator.plainly("queue", "add", "leave", f'{{"pin": "{PLAIN}"}}')
+
+    with closing(Store(operator.url)) as store:
+        (stored,) = store.read(lambda c: c.execute(text("SELECT input FROM trax_work_queue")).scalars().all())
+    assert (added.code, unknown.code) == (0, 1)
+    assert '"pin":{"$secret":"v1:' in stored
+    assert PLAIN not in added.out + added.err + unknown.err + stored
+    assert "no live worker knows this train" in unknown.err

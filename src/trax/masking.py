@@ -27,17 +27,21 @@ IsSecret: TypeAlias = Callable[[str], bool]
 
 WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 SECRET_WORD: Final = re.compile(
-    "apikeys?|authorization|bearer|credentials?|jwt|passcode|passphrase|passwd|passwords?|passwort|pwd|secrets?|token"
+    "apikeys?|authorization|bearer|cookies?|credentials?|creds?|dsn|jwt|passcode|passphrase|passwd|passwords?|"
+    "passwort|pw|pwd|secrets?|token"
 )
 JOINED_WORDS: Final = re.compile(
     "password|passwd|passphrase|apikey|privatekey|secretkey|accesskey|authtoken|accesstoken|refreshtoken|"
-    "clientsecret|sharedsecret"
+    "clientsecret|sharedsecret|connectionstring|sessionid|authheader"
 )
 """Finds secrets in names whose words are not separated: `dbpassword`."""
 WORD_PAIR: Final = re.compile(
     r"\b(?:(?:access|account|api|auth|encryption|master|private|secret|service|shared|signing|ssh) keys?"
-    r"|(?:access|api|auth|bearer|csrf|refresh|session) tokens|(?:database|db|login|smtp|user) pass)\b"
+    r"|(?:access|api|auth|bearer|csrf|refresh|session) tokens|(?:database|db|login|smtp|user) pass"
+    r"|auth headers?|connection strings?|session ids?)\b"
 )
+WHOLE_NAME: Final = re.compile(r"pass|listen url|(?:\w+ )*webhook urls?")
+"""Names that would be harmless as a part of a longer one: `boarding_pass`."""
 HARMLESS_FIRST: Final = re.compile("has|is|max|min|needs|num|requires")
 HARMLESS_LAST: Final = re.compile(
     "age|at|budget|counts?|enabled|endpoint|expires|expiry|field|in|kind|length|limits?|names?|policy|required|"
@@ -66,7 +70,7 @@ class MaskedSecret(str):
 def is_secret_name(name: str) -> bool:
     """Whether a value under this name is a secret."""
     words = [word.lower() for word in WORD.findall(name)]
-    if words == ["listen", "url"]:
+    if WHOLE_NAME.fullmatch(" ".join(words)):
         return True
     if not (
         any(map(SECRET_WORD.fullmatch, words))
@@ -78,11 +82,13 @@ def is_secret_name(name: str) -> bool:
 
 
 def hide_secrets(value: Any, is_secret: IsSecret = is_secret_name, outer: tuple[int, ...] = ()) -> Any:
-    """Replace the values under secret names by dots, at any depth.
+    """Replace the values under secret names by dots, and passwords in URLs, at any depth.
 
     None stays None, so that a missing value can be seen. A value that contains itself, or is nested too
     deeply, is replaced as well. `outer` are the ids of the values around this one.
     """
+    if isinstance(value, str):
+        return mask_urls(value)
     if not isinstance(value, Mapping | list | tuple):
         return value
     if len(outer) >= MAX_DEPTH or id(cast("Any", value)) in outer:
@@ -155,6 +161,11 @@ PLAIN: Final = re.compile(
     re.VERBOSE,
 )
 """A well-formed URL, in which the position of the password is certain."""
+URL_IN_TEXT: Final = re.compile(r"[A-Za-z][\w+.-]*://[^\s\"'<>]*")
+CLEAR_PASSWORD: Final = re.compile(r"(://[^\s:/?#]*:)(?:[^\s/?#]+|(?!\d+[/?#])\S+)@")
+"""The password of a URL in other text; a slash in it is one if no port number precedes it."""
+SHORTEST_SEARCHED: Final = 4
+"""Shorter secrets are not masked in other text: they match by accident."""
 FIELD: Final = re.compile(r"([?&;])([^=&?;\s]+)=(.*?)(?=[&;][\w.%-]+=|$)", re.DOTALL)
 WORD_VALUE: Final = re.compile(
     r"(?i)\b(\w*(?:password|passwd|passfile))(\s*=\s*)('(?:\\.|[^'\\])*(?:'|$)|[^\s&;]\S*)"
@@ -176,6 +187,38 @@ def mask_url(text: str) -> str:
             head = f"{head[: head.rindex(plain['password'])]}:{URL_MASK}@"
         return _mask_fields(f"{head}{plain['host']}{plain['tail']}")
     return _mask_fields(_mask_ambiguous(text))
+
+
+def mask_urls(text: str) -> str:
+    """Mask passwords and tokens of the URLs in a text, such as an input or a line of output."""
+    if "://" not in text:
+        return text
+    return URL_IN_TEXT.sub(lambda match: _mask_clear_url(match[0]), text)
+
+
+def _mask_clear_url(url: str) -> str:
+    return _mask_fields(CLEAR_PASSWORD.sub(rf"\1{URL_MASK}@", url))
+
+
+def holds_url_password(text: str) -> bool:
+    return "://" in text and mask_urls(text) != text
+
+
+def hide_passwords_of(urls: Iterable[str], text: str) -> str:
+    """Mask in a text the passwords that these URLs hold, also if it shows only a part of a URL."""
+    for url in urls:
+        masked = mask_url(url)
+        if masked == url:
+            continue
+        text = text.replace(url, masked)
+        parts = map(re.escape, masked.split(URL_MASK))
+        found = re.fullmatch("(.*)".join(parts), url, re.DOTALL)
+        hidden = found.groups() if found else (url,)
+        spellings = {each for secret in hidden for each in (secret, unquote(secret), repr(secret)[1:-1])}
+        for secret in sorted(spellings, key=len, reverse=True):
+            if len(secret) >= SHORTEST_SEARCHED:
+                text = text.replace(secret, URL_MASK)
+    return text
 
 
 def _mask_ambiguous(text: str) -> str:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.operator import register
+from tests.support.operator import publish, register
 
 from trax import Manifest, Metadata
 from trax.clock import utc_now
@@ -98,6 +98,7 @@ def test_a_group_is_triggered_and_cancelled(operator: Operator) -> None:
 
 
 def test_a_train_is_queued_by_its_name_alone(operator: Operator, trains: Railway) -> None:
+    publish(operator.url, "greet")
     words = ("--priority", "5", "--group", "etl", "--unique", "b", "--max-retries", "1")
     added = operator("queue", "add", "greet", '{"name": "Bob"}', *words)
 
@@ -111,6 +112,7 @@ def test_a_train_is_queued_by_its_name_alone(operator: Operator, trains: Railway
 
 
 def test_a_job_is_queued_for_a_moment_with_a_time_limit(operator: Operator) -> None:
+    publish(operator.url, "greet")
     words = ("--at", "2027-03-01T12:00+01:00", "--timeout", "1h30m")
     operator("queue", "add", "greet", '{"name": "Bob"}', *words)
 
@@ -123,15 +125,18 @@ def test_a_job_is_queued_for_a_moment_with_a_time_limit(operator: Operator) -> N
 
 
 def test_a_name_that_no_live_worker_knows_is_queued_with_a_warning(operator: Operator) -> None:
-    nobody = operator("queue", "add", "greet", '{"name": "Bob"}')
+    nobody = operator("queue", "add", "greet")
+    refused = operator("queue", "add", "greet", '{"name": "Bob"}')
+    publish(operator.url, "greet")
     register(operator.url, "greet", "divide", beaten_at=utc_now())
     register(operator.url, "grets", beaten_at=utc_now() - timedelta(hours=1))
 
     known = operator("queue", "add", "greet", '{"name": "Bob"}')
-    misspelt = operator("queue", "add", "gret", '{"name": "Bob"}', "--json")
+    misspelt = operator("queue", "add", "gret", "--json")
 
     waits = "the entry waits for one"
     assert nobody.err == f"trax: warning: train 'greet' is not known to any of 0 live workers; {waits}\n"
+    assert (refused.code, "no live worker knows this train" in refused.err) == (1, True)
     assert (known.code, known.err) == (0, "")
     assert misspelt.err == (
         f"trax: warning: train 'gret' is not known to any of 1 live workers; {waits}; did you mean 'greet'?\n"
@@ -140,6 +145,7 @@ def test_a_name_that_no_live_worker_knows_is_queued_with_a_warning(operator: Ope
 
 
 def test_an_input_that_the_train_refuses_ends_as_a_dead_letter(operator: Operator, trains: Railway) -> None:
+    publish(operator.url, "greet")
     assert operator("queue", "add", "greet", '{"name": 1}').code == 0
 
     asyncio.run(trains.runs())
@@ -163,6 +169,7 @@ def test_with_the_code_an_input_is_checked_at_once(operator: Operator, tmp_path:
 
 
 def test_entries_are_withdrawn_while_they_wait(operator: Operator) -> None:
+    publish(operator.url, "greet")
     entry = json.loads(operator("queue", "add", "greet", '{"name": "Bob"}', "--json").out)["id"]
 
     withdrawn = operator("queue", "cancel", str(entry))

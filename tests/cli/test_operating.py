@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.cli.conftest import Railway
 from tests.support import warm
-from tests.support.operator import Operator
+from tests.support.operator import Operator, publish
 from tests.support.warm import TRAX, WarmProcess
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def test_much_at_once_is_confirmed(
 
 def test_what_a_job_says_cannot_steer_the_terminal(operator: Operator, trains: Railway) -> None:
     asyncio.run(trains.runs())
+    publish(operator.url, "complain")
     operator("queue", "add", "complain", json.dumps("\x1b[2J\tgone\n\u202eagain\x9b\u2028"))
     asyncio.run(trains.runs())
 
@@ -263,6 +264,7 @@ def test_a_reader_that_leaves_early_is_no_error(trains: Railway, operator: Opera
 def test_the_same_commands_work_on_postgresql(postgres_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     servers, operator = Railway(postgres_url), Operator(postgres_url, capsys)
     asyncio.run(servers.runs(0))
+    publish(postgres_url, "greet")
 
     operator("queue", "add", "greet", '{"name": "Bob"}', "--priority", "5")
     operator("groups", "set", "etl", "--max-active-jobs", "2")

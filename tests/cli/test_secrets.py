@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import BaseModel, SecretStr
+from sqlalchemy import text
 from tests.support.operator import Operator
 
 from trax import Retry, Trax
+from trax.cli import main
 from trax.inspect.doctor import secret_finding
+from trax.store import Store
 from trax.testing import Harness
 from trax.train.secrets import VARIABLE, generate_key, load_keyring
 
@@ -138,3 +143,135 @@ def test_the_doctor_names_a_key_that_is_needed_and_not_here(
 def test_where_there_is_no_key_at_all_the_doctor_does_not_judge() -> None:
     assert not secret_finding({"0a1b2c3d": 3}, None).is_wrong
     assert not secret_finding({}, frozenset()).is_wrong
+
+
+URL = f"postgresql://u:{PLAIN}@127.0.0.1:1/x"
+
+
+@pytest.mark.parametrize("address", [URL, URL.replace(":1/x", "/x y"), f"host=h password={PLAIN}"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["status", "ADDRESS"],
+        ["ADDRESS"],
+        ["queue", "ADDRESS"],
+        ["queue", "list", "--limit", "ADDRESS"],
+        ["queue", "list", "--limit=ADDRESS"],
+        ["queue", "list", "--status", "ADDRESS"],
+        ["queue", "cancel", "ADDRESS"],
+        ["queue", "add", "greet", "ADDRESS"],
+        ["settings", "set", "ADDRESS"],
+        ["executions", "show", "ADDRESS"],
+        ["lint", "ADDRESS"],
+        ["plan", "ADDRESS"],
+        ["import", "crontab", "ADDRESS"],
+        ["import", "celery-beat", "ADDRESS"],
+        ["import", "apscheduler", "ADDRESS"],
+        ["import", "apscheduler", "--table", "ADDRESS", "EXISTING"],
+    ],
+    ids=" ".join,
+)
+def test_an_error_of_the_command_line_shows_no_password_of_a_url(
+    line: list[str], address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    existing = tmp_path / "jobs.db"
+    existing.touch()
+    words = [word.replace("ADDRESS", address).replace("EXISTING", str(existing)) for word in line]
+
+    with pytest.raises(SystemExit) as left:
+        main(words)
+
+    told = capsys.readouterr()
+    assert left.value.code in (1, 2)
+    assert PLAIN not in told.out + told.err
+    assert told.err.startswith("trax: ")
+
+
+def test_an_input_that_is_no_json_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["queue", "add", "greet", f'{{"password": "{PLAIN}"'])
+
+    assert PLAIN not in capsys.readouterr().err
+
+
+async def _fill_plainly(url: str) -> None:
+    app = Trax(url)
+
+    @app.train(retry=Retry(max_retries=0))
+    def connect(value: dict[str, str]) -> dict[str, str]:
+        if value["user"] == "eve":
+            raise RuntimeError("no")
+        return value
+
+    async with Harness(app) as h:
+        secrets = {"password": PLAIN, "to": URL}
+        await app.queue(connect, {"user": "ada", **secrets})
+        await app.queue(connect, {"user": "eve", **secrets})
+        await h.run_until_idle()
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)], ids=["text", "json"])
+def test_commands_hide_values_by_name(operator: Operator, as_json: tuple[str, ...]) -> None:
+    asyncio.run(_fill_plainly(operator.url))
+
+    for noun in ("queue", "executions", "dead-letters"):
+        listed = operator(noun, "list", *as_json).out
+        shown = operator(noun, "show", "1", *as_json).out
+        assert PLAIN not in listed + shown
+        assert "user" in shown
+
+
+def test_a_new_database_file_is_its_owners_alone(tmp_path: Path) -> None:
+    umask = os.umask(0)
+    try:
+        with closing(Store(f"sqlite:///{tmp_path}/new.db")) as store:
+            store.run(lambda connection: connection.execute(text("CREATE TABLE a (b)")))
+            modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.glob("new.db*")}
+    finally:
+        os.umask(umask)
+
+    assert modes["new.db"] == 0o600
+    assert set(modes.values()) == {0o600}
+
+
+def test_the_permissions_of_a_file_that_exists_stay(tmp_path: Path) -> None:
+    file = tmp_path / "old.db"
+    file.touch()
+    file.chmod(0o640)
+
+    with closing(Store(f"sqlite:///{file}")) as store:
+        store.run(lambda connection: connection.execute(text("CREATE TABLE a (b)")))
+
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+JOBS = """
+from pydantic import BaseModel, SecretStr
+from trax import Trax
+
+app = Trax({url!r})
+
+class Login(BaseModel):
+    pin: SecretStr
+
+@app.train
+def enter(login: Login) -> None: ...
+"""
+
+
+@pytest.mark.usefixtures("key")
+def test_a_job_is_queued_with_the_code_of_the_environment(
+    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs_with_secrets.py").write_text(JOBS.format(url=operator.url), encoding="utf-8")
+    monkeypatch.setenv("TRAX_APP", f"{tmp_path}/jobs_with_secrets.py:app")
+
+    added = operator.plainly("queue", "add", "enter", f'{{"pin": "{PLAIN}"}}')
+    unknown = operator.plainly("queue", "add", "leave", f'{{"pin": "{PLAIN}"}}')
+
+    with closing(Store(operator.url)) as store:
+        (stored,) = store.read(lambda c: c.execute(text("SELECT input FROM trax_work_queue")).scalars().all())
+    assert (added.code, unknown.code) == (0, 1)
+    assert '"pin":{"$secret":"v1:' in stored
+    assert PLAIN not in added.out + added.err + unknown.err + stored
+    assert "no live worker knows this train" in unknown.err

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.operator import register
+from tests.support.operator import publish, register
 
 from trax.clock import utc_now
 from trax.records.states import Origin
@@ -31,6 +31,7 @@ def the_present(trains: Railway) -> datetime:
 
 
 def test_status_says_what_waits_what_runs_and_who_is_there(operator: Operator) -> None:
+    publish(operator.url, "greet")
     operator("queue", "add", "greet", '{"name": "Bob"}')
     operator("queue", "add", "greet", '{"name": "Eve"}', "--delay", "600")
     register(operator.url, beaten_at=utc_now())

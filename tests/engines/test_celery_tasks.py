@@ -15,7 +15,7 @@ from celery.exceptions import Retry
 from kombu.exceptions import OperationalError
 
 from trax import NotFound, Submission, Trax
-from trax.errors import DefinitionError, MissingExtra
+from trax.errors import DefinitionError, InvalidArgument, MissingExtra
 from trax.remote.celery import TASK, CeleryWorkers, broker_priority, celery_task
 from trax.testing import Harness
 
@@ -190,6 +190,24 @@ def test_a_task_whose_record_is_gone_has_failed(site: Site) -> None:
 
     with pytest.raises(NotFound, match="no execution 999"):
         site.task(999)
+
+
+@pytest.mark.parametrize(
+    "value", ["7", "x" * 100_000, None, True, 1.0, float("nan"), float("inf"), -1, 2**70, [7], {}, "\ud800"]
+)
+def test_a_task_whose_id_is_none_has_failed_and_is_not_tried_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch, value: Any
+) -> None:
+    def again(exc: Exception) -> Retry:
+        return Retry(exc=exc)
+
+    site.handed_over()
+    monkeypatch.setattr(site.task, "retry", again)
+
+    with pytest.raises(InvalidArgument, match="metadata_id must be an id") as refused:
+        site.task(value)
+
+    assert len(str(refused.value)) < 500
 
 
 def test_a_process_without_the_code_leaves_the_run_to_another(

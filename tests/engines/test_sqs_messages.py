@@ -177,6 +177,34 @@ async def test_what_was_taken_up_is_deleted_and_what_makes_no_sense_stays(yard: 
     assert await outcomes(yard) == {"hello": "completed", "wrong": "failed"}
 
 
+HOSTILE = {
+    "an endless id": '{"metadata_id": Infinity}',
+    "an id that is not a number": '{"metadata_id": NaN}',
+    "an id beyond 64 bits": '{"metadata_id": 1e99}',
+    "an id of 70 bits": f'{{"metadata_id": {2**70}}}',
+    "an id of many digits": f'{{"metadata_id": {"9" * 10_000}}}',
+    "an id below zero": '{"metadata_id": -1}',
+    "an id that is true": '{"metadata_id": true}',
+    "an id that is text": '{"metadata_id": "1"}',
+    "an id that is a list": '{"metadata_id": [1]}',
+    "deep JSON": "[" * 100_000,
+    "a number": "7",
+    "half a character": '"\\ud800"',
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+async def test_a_message_that_cannot_be_read_stops_none_of_those_it_came_with(yard: Yard, body: str) -> None:
+    yard.send(body)
+    await queued(yard.app(), "hello")
+    yard.send(body)
+
+    async with consuming(yard):
+        await until_left(yard, 2)
+
+    assert await outcomes(yard) == {"hello": "completed"}
+
+
 async def test_a_consumer_takes_no_more_messages_than_it_has_room_for(yard: Yard) -> None:
     await queued(yard.app(), "endless", "hello")
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
+import traceback
+from base64 import b64encode, urlsafe_b64encode
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
 
 import pytest
-from pydantic import BaseModel, Secret, SecretStr
+from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from sqlalchemy import select, text
 
 from trax import InvalidInput, Retry, Trax, TraxError, current, every
 from trax.app.queue import run_by_name
 from trax.app.secrets import rotate
+from trax.errors import RemoteFailure
 from trax.inspect.plan import plan_start
 from trax.masking import HIDDEN
 from trax.store.schema import tables
 from trax.testing import Harness
-from trax.train.secrets import VARIABLE, generate_key
+from trax.train.secrets import VARIABLE, generate_key, hide_words, secret_words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -375,3 +379,93 @@ async def test_a_plan_shows_no_input_that_is_nobodys_business(address: str) -> N
     assert unchanged == []
     assert json.loads(difference.new) == {"user": "eve", "token": HIDDEN, "pin": HIDDEN}
     assert "v1:" not in difference.old + difference.new
+
+
+def test_a_secret_is_found_in_every_spelling_that_a_url_or_a_header_gives_it() -> None:
+    secret = "p/ss word+" + PLAIN
+    words = secret_words_of({"token": SecretStr(secret), "raw": SecretBytes(secret.encode())})
+    spellings = [
+        secret,
+        quote(secret),
+        quote(secret, safe=""),
+        quote_plus(secret),
+        json.dumps(secret),
+        *(
+            encode(f"{before}{secret}{after}".encode()).decode()
+            for encode in (b64encode, urlsafe_b64encode)
+            for before in ("", "u", "us", "user:")
+            for after in ("", ":x")
+        ),
+    ]
+
+    for spelling in spellings:
+        hidden = hide_words(f"sent {spelling} away", words)
+        assert HIDDEN in hidden, spelling
+        assert PLAIN not in hidden, spelling
+        assert b64encode(PLAIN.encode()).decode()[4:12] not in hidden, spelling
+
+
+class Refusal(Exception):
+    def __init__(self, word: str, code: int) -> None:
+        super().__init__(word, code)
+        self.word = word
+        self.code = code
+
+
+class Unkind(Exception):
+    """One that cannot be copied."""
+
+    def __init__(self, *, word: str) -> None:
+        super().__init__()
+        self.details = [word]
+
+    def __str__(self) -> str:
+        return f"not with {self.details}"
+
+    def __reduce__(self) -> str:
+        raise TypeError("it stays here")
+
+
+@pytest.mark.parametrize("kind", ["queued", "direct"])
+@pytest.mark.parametrize("make", ["plain", "chained", "noted", "own", "unkind"])
+async def test_a_hook_gets_the_exception_without_the_secret(address: str, make: str, kind: str) -> None:
+    app, seen = Trax(address), list[BaseException]()
+
+    @app.on_failed
+    def hear(_: Metadata, error: BaseException) -> None:
+        seen.append(error)
+
+    assert hear
+
+    @app.train(retry=Retry(max_retries=0))
+    async def enter(ticket: Ticket) -> None:
+        word = ticket.ticket.get_secret_value()
+        match make:
+            case "plain":
+                raise ValueError(f"not with {word}")
+            case "chained":
+                raise ValueError("no") from KeyError(word)
+            case "noted":
+                error = ValueError("no")
+                error.add_note(word)
+                raise error
+            case "own":
+                raise Refusal(word, 7)
+            case _:
+                raise Unkind(word=word)
+
+    async with Harness(app) as h:
+        if kind == "queued":
+            await app.queue(enter, Ticket(ticket=SecretStr(PLAIN)))
+            await h.run_until_idle()
+        else:
+            with pytest.raises(Exception) as raised:  # noqa: PT011 - whichever was made
+                await app.run(enter, Ticket(ticket=SecretStr(PLAIN)))
+            assert PLAIN in "".join(traceback.format_exception(raised.value)), "the caller knows it"
+
+    (error,) = seen
+    assert PLAIN not in "".join(traceback.format_exception(error)) + repr((error, vars(error)))
+    expected = {"own": Refusal, "unkind": RemoteFailure}.get(make, ValueError)
+    assert type(error) is expected
+    if isinstance(error, Refusal):
+        assert (error.word, error.code) == (HIDDEN, 7)

@@ -42,6 +42,29 @@ async def test_a_turn_that_wants_another_gets_it_at_once() -> None:
     assert turns == [0, 1, 2]
 
 
+async def test_a_loop_has_a_failure_once_three_turns_in_a_row_have_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures: list[str | None] = []
+
+    async def turn(loop: Loop) -> float | None:
+        failures.append(loop.failure)
+        if len(failures) <= 3:
+            raise ValueError("a\nb" + "c" * 1000)
+        if len(failures) == 5:
+            loop.stop()
+        return 0
+
+    monkeypatch.setattr(loops, "PAUSES", (0.0,))
+    await ran(turn)
+
+    *before, failed, recovered = failures
+    assert before == [None, None, None]
+    assert failed is not None
+    assert (failed[:20], len(failed)) == ("ValueError: a\\nbcccc", 301)
+    assert recovered is None
+
+
 async def test_a_wake_up_during_a_turn_is_not_lost() -> None:
     turns: list[int] = []
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import pickle
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from pydantic_core import to_json
 
 from trax.errors import FieldError, InvalidInput, format_value
-from trax.masking import HIDDEN, MaskedSecret, hide_secrets, is_secret_name, mask_stored, mask_url
+from trax.masking import (
+    HIDDEN,
+    MaskedSecret,
+    hide_passwords_of,
+    hide_secrets,
+    is_secret_name,
+    mask_stored,
+    mask_url,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +71,27 @@ from trax.masking import HIDDEN, MaskedSecret, hide_secrets, is_secret_name, mas
         "jwt",
         "listen_url",
         "sslpassword",
+        "cookie",
+        "Set-Cookie",
+        "cookies",
+        "pass",
+        "PASS",
+        "pw",
+        "db_pw",
+        "creds",
+        "awsCreds",
+        "dsn",
+        "SENTRY_DSN",
+        "connection_string",
+        "connectionString",
+        "connectionstring",
+        "auth_header",
+        "authHeaders",
+        "session_id",
+        "sessionId",
+        "sessionid",
+        "webhook_url",
+        "slackWebhookUrl",
     ],
 )
 def test_a_name_with_the_word_for_a_secret_in_it_is_one(name: str) -> None:
@@ -86,8 +116,13 @@ def test_a_name_with_the_word_for_a_secret_in_it_is_one(name: str) -> None:
         "passage",
         "compass",
         "bypass",
-        "pass",
+        "pass_rate",
         "boarding_pass",
+        "cookie_policy",
+        "session",
+        "connection",
+        "webhook",
+        "header",
         "secretary",
         "secretion",
         "author",
@@ -121,6 +156,53 @@ def test_values_are_hidden_by_name_at_any_depth_and_what_is_missing_stays_visibl
         "login": [{"dbPassword": HIDDEN, "token": None}],
         "clientSecret": HIDDEN,
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("postgresql://trax:hunter2@db/jobs", "postgresql://trax:***@db/jobs"),
+        ("redis://:hunter2@db", "redis://:***@db"),
+        ("amqp://trax:hun/hunter2@db//", "amqp://trax:***@db//"),
+        ("https://trax:hun?hunter2@db/", "https://trax:***@db/"),
+        ("https://ada@example.com:hunter2@db/", "https://ada@example.com:***@db/"),
+        (
+            "from http://a:hunter2@b to 'http://c:hunter2@d', ada@e",
+            "from http://a:***@b to 'http://c:***@d', ada@e",
+        ),
+        ("https://hooks.example.com/x?token=hunter2&page=2", "https://hooks.example.com/x?token=***&page=2"),
+        ("https://example.com:8080/a?b=c@d", "https://example.com:8080/a?b=c@d"),
+        ("https://example.com/a:b@c", "https://example.com/a:b@c"),
+        ("12:30 ada@example.com", "12:30 ada@example.com"),
+    ],
+)
+def test_a_password_in_a_url_is_hidden_in_any_value(text: str, expected: str) -> None:
+    assert hide_secrets({"where": [text]}) == {"where": [expected]}
+    assert hide_secrets(expected) == expected
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://trax:hunter2@db/jobs",
+        "postgresql://trax:hun ter2@db/jobs",
+        "postgresql://trax:h%75nter2@db/jobs",
+        "trax:hunter2@db/jobs",
+        "host=db password=hunter2",
+    ],
+)
+def test_a_message_that_repeats_a_part_of_a_url_shows_no_password(address: str) -> None:
+    plain = unquote(address)
+    for message in (
+        f"unknown {address!r}",
+        f"module {plain[:-3]!r}",
+        f"file {plain.replace('//', '/')} is gone",
+    ):
+        masked = hide_passwords_of([address, "--limit"], message)
+
+        assert "hunter2" not in masked
+        assert "hun ter2" not in masked
+        assert "h%75nter2" not in masked
 
 
 @pytest.mark.parametrize(

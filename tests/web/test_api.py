@@ -476,6 +476,9 @@ async def test_the_lines_of_a_run_are_paged_in_both_directions(room: WebApp) -> 
 
 async def test_without_the_apps_code_a_train_is_queued_by_its_name(url: str) -> None:
     async with web_app(url, app=Trax(url)) as room:
+        store = await room.app.parts.store.open()
+        row = {"plain_fields": '{"elsewhere": null}', "kind": "worker"}
+        await store.call(room.app.parts.heartbeat.register, store, row)
         entry = await room.post("/trains/elsewhere/queue", {"input": {"any": "thing"}}, status=201)
         refused = await room.post("/trains/elsewhere/run", {"input": {}}, status=409)
 

@@ -25,6 +25,16 @@ def test_values_are_hidden_by_name_at_any_depth(value: Any, shown: Any) -> None:
     assert Mask()(value) == shown
 
 
+def test_a_url_with_a_password_is_restored_from_a_form_and_never_shown() -> None:
+    original = {"to": "postgresql://trax:hunter2@db/jobs", "user": "ada"}
+    marked = Mask().mark(original)
+
+    assert "hunter2" not in str(marked)
+    assert Mask().restore(marked, original) == original
+    assert Mask().restore({"moved": marked["to"]}, original) == {"moved": original["to"]}
+    assert Mask()(original) == {"to": "postgresql://trax:***@db/jobs", "user": "ada"}
+
+
 def test_the_names_can_be_chosen() -> None:
     mask = Mask.from_names(["iban"])
 

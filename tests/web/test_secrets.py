@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, Field, RootModel, Secret, SecretBytes, SecretStr
 from tests.support.html_reader import Reader
 from tests.support.web_app import browser
 
@@ -18,6 +18,7 @@ from trax.web import Access, create
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from pathlib import Path
 
 PLAIN = "hunter" + str(2) * 3
 
@@ -154,3 +155,78 @@ async def test_what_an_answer_showed_cannot_be_sent_back_as_a_secret(url: str) -
 
         assert refused.status_code == 422
         assert await at.rest() == []
+
+
+class Inner(BaseModel):
+    pin: SecretStr = SecretStr(PLAIN)
+    user: str = "ada"
+
+
+class Root(RootModel[SecretStr]):
+    pass
+
+
+class Defaults(BaseModel):
+    """Every way to give a secret a default."""
+
+    kept: SecretStr = SecretStr(PLAIN)
+    text: SecretStr = cast("SecretStr", PLAIN)
+    maybe: SecretStr | None = cast("SecretStr", PLAIN)
+    number: Secret[int] = Secret[int](770077)
+    raw: SecretBytes = SecretBytes(PLAIN.encode())
+    inner: Inner = Inner()
+    several: list[SecretStr] = [cast("SecretStr", PLAIN)]
+    named: dict[str, SecretStr] = {"x": cast("SecretStr", PLAIN)}
+    root: Root = cast("Root", PLAIN)
+    shown: SecretStr = Field(SecretStr(PLAIN), examples=[PLAIN])
+    password: str = Field(PLAIN, examples=[PLAIN])
+    token: Literal["hunter222", "other"] = "hunter222"
+    address: str = f"postgresql://u:{PLAIN}@db/x"
+    pairs: dict[str, str] = {"token": PLAIN}
+    itself: Defaults | None = None
+    harmless: str = "harmless"
+
+
+async def test_no_form_and_no_schema_shows_the_default_of_a_secret(url: str) -> None:
+    app = Trax(url)
+
+    @app.train
+    def enter(login: Defaults) -> Defaults:
+        return login
+
+    async with Harness(app), browser(create(app, access=Access(allow_anonymous=True))) as client:
+        sources = [
+            (await client.get(path)).text
+            for path in (
+                "/trains/enter",
+                "/api/v1/trains/enter",
+                "/api/v1/trains",
+                "/api/v1/openapi.json",
+            )
+        ]
+
+    assert "harmless" in sources[0]
+    assert "harmless" in sources[1]
+    assert not [source for source in sources if PLAIN in source or "770077" in source]
+    assert enter.name in sources[2]
+
+
+async def test_a_dashboard_without_the_app_stores_no_secret_in_plain_text(url: str, tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/kept.db" if url == "memory://" else url
+    async with desk(address) as at:
+        bare, parts = Trax(address), at.app.parts
+        store = await parts.store.open()
+        row = {"plain_fields": parts.plain_fields_json, "kind": "worker"}
+        await store.call(parts.heartbeat.register, store, row)
+        async with browser(create(bare, access=Access(allow_anonymous=True))) as client:
+            body = {"input": {"iban": PLAIN, "user": "eve"}}
+            known = await client.post("/api/v1/trains/enter/queue", json=body)
+            unknown = await client.post("/api/v1/trains/nobodys/queue", json=body)
+            shown = (await client.get(f"/api/v1/queue/{known.json()['id']}")).text
+        (login,) = await at.rest()
+        bare.close()
+
+    assert (known.status_code, unknown.status_code) == (201, 422)
+    assert PLAIN not in known.text + unknown.text + shown
+    assert "no live worker knows this train" in unknown.text
+    assert (login.iban.get_secret_value(), login.user) == (PLAIN, "eve")

@@ -34,7 +34,7 @@ from trax.records import Metadata, State
 from trax.records.audit import MAX_IDS
 from trax.records.manifest import RetryPolicy
 from trax.records.states import Origin
-from trax.store import callers, groups
+from trax.store import callers, groups, workers
 from trax.store.announce import silence
 from trax.store.groups import NO_CODE
 from trax.store.queue.entry_batches import parse_inserted
@@ -43,6 +43,7 @@ from trax.store.types import parse_json
 from trax.train import Train, junction
 from trax.train import train as define_train
 from trax.train.options import check_not_reserved
+from trax.train.seal import merge_fields, refuse_unknown, seal_fields
 from trax.train.secrets import VARIABLE
 from trax.worker.recorded_run import RecordedRun
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from trax.engine.enqueue import ManyKeywords, QueueKeywords
+    from trax.engine.live_settings import LiveSettings
     from trax.engine.open_store import LazyStore
     from trax.records import ManifestGroup
     from trax.records.work_queue_entry import QueuedEntry, WaitFunction
@@ -405,8 +407,26 @@ def _enqueue_for_caller(
 
 
 async def enqueue_without_code(parts: Parts, train: str, value: Any, keywords: QueueKeywords) -> QueuedEntry:
-    """Enqueue a train by name, with plain data that only the workers can validate."""
+    """Enqueue a train by name, with plain data that only the workers can validate.
+
+    They publish which fields are no secrets: values in all others are encrypted here. An input of a train
+    that no live process knows is refused.
+    """
+    check_not_reserved(train)
+    store = await parts.store.open()
+    published = await store.ask(_load_plain_fields, store, parts.live)
+    try:
+        plain = merge_fields(train, published)
+    except LookupError:
+        refuse_unknown(train, value)
+    else:
+        value = value if plain is None else seal_fields(value, plain, train)
     return (await Enqueuer(parts).enqueue(train, [value], keywords, has_code=False))[0]
+
+
+def _load_plain_fields(connection: Connection, store: Store, live: LiveSettings) -> list[dict[str, Any]]:
+    alive_since = store.now(connection) - live.current.worker_lost_after
+    return workers.load_plain_fields(connection, alive_since=alive_since)
 
 
 async def run_by_name(parts: Parts, name: str, value: Any) -> Metadata:

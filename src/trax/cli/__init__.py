@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.errors import AppImportError, TraxError
 from trax.escapes import visible_text
+from trax.masking import hide_passwords_of, mask_urls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -212,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TraxError as error:
         if debug:
             raise
-        _print_error(str(error))
+        _print_error(_hide_passwords(argv, str(error)))
         sys.exit(USAGE_ERROR if isinstance(error, AppImportError) or argv[:1] == ["verify"] else 1)
     except BrokenPipeError:
         # Else Python reports another broken pipe at exit.
@@ -238,9 +239,15 @@ def _run(arguments: list[str]) -> int:
     except CycloptsError as error:
         command_line = " ".join(("trax", *(error.command_chain or ())))
         message = str(error).replace("\n", r"\n")  # a word of the command line may have one
-        _print_error(f"{message} See `{command_line} --help`.")
+        _print_error(f"{_hide_passwords(arguments, message)} See `{command_line} --help`.")
         return USAGE_ERROR
     return code if isinstance(code, int) else 0
+
+
+def _hide_passwords(arguments: Sequence[str], text: str) -> str:
+    """Mask passwords of the command line, which an error may repeat: a URL may be in the wrong place."""
+    values = (word.partition("=")[2] for word in arguments if word.startswith("--"))
+    return mask_urls(hide_passwords_of((*arguments, *values), text))
 
 
 def _print_error(text: str) -> None:

@@ -55,6 +55,10 @@ def app_name(argument: str | None) -> str:
     return name
 
 
+def app_of_environment() -> str | None:
+    return os.environ.get(APP_VARIABLE) or None
+
+
 def _import_target(name: str) -> tuple[ModuleType, str, str]:
     place, colon, attribute = name.rpartition(":")
     if not colon or not place or not attribute:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from trax.clock import format_distance, format_duration, utc_now
 from trax.escapes import visible_json, visible_text
+from trax.masking import hide_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,6 +24,8 @@ def moment(value: datetime, now: datetime) -> str:
     return f"{exact} ({format_distance(value, now)})"
 
 
+DOCUMENTS: Final = ("input", "output", "before", "after")
+"""Fields of records that hold any JSON."""
 BLANKS: Final = re.compile(r"[ \t\r\n]+")
 
 
@@ -32,7 +35,7 @@ def show_list(records: Sequence[Any], names: Sequence[str], *, as_json: bool) ->
         show_json([as_mapping(record) for record in records])
         return
     in_cell = table_cell if sys.stdout.isatty() else single_line
-    rows = [[in_cell(attrgetter(name)(record)) for name in names] for record in records]
+    rows = [[in_cell(_display_value(name, attrgetter(name)(record))) for name in names] for record in records]
     show_rows([name.rpartition(".")[2].replace("_", " ") for name in names], rows)
 
 
@@ -83,7 +86,7 @@ def _with_texts(value: Any) -> Any:
         case list() | tuple():
             return [_with_texts(inner) for inner in cast("Sequence[Any]", value)]
         case _ if is_dataclass(value) and not isinstance(value, type):
-            return {each.name: _with_texts(getattr(value, each.name)) for each in fields(value)}
+            return {name: _with_texts(inner) for name, inner in as_mapping(value).items()}
         case _:
             return value
 
@@ -94,10 +97,14 @@ def say(text: str) -> None:
 
 
 def as_mapping(record: Any) -> Mapping[str, Any]:
-    """The values of a record by field name."""
+    """The values of a record by field name; secrets in what callers gave or got are hidden, as in the API."""
     if is_dataclass(record):
-        return {each.name: getattr(record, each.name) for each in fields(record)}
+        return {each.name: _display_value(each.name, getattr(record, each.name)) for each in fields(record)}
     return record
+
+
+def _display_value(name: str, value: Any) -> Any:
+    return hide_secrets(value) if name in DOCUMENTS else value
 
 
 def format_value(value: Any) -> str:

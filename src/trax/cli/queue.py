@@ -81,10 +81,13 @@ def add(
 ) -> None:
     """Enqueue a job.
 
-    With --app the input is validated now, and the train's priority, group, retries and timeout apply. Without
-    --app workers validate name and input: an invalid input becomes a dead letter, and a train that no live
-    worker knows waits for one that does (a warning is printed).
+    With --app or $TRAX_APP the input is validated now, and the train's priority, group, retries and timeout
+    apply. Without the code workers validate name and input: an invalid input becomes a dead letter. They
+    publish which fields are secrets, so an input of a train that no live worker knows is refused; without an
+    input the job waits for one that does (a warning is printed).
     """
+    from trax.cli.loading import app_of_environment
+
     options: QueueKeywords = {
         "priority": priority,
         "group": group,
@@ -94,8 +97,8 @@ def add(
         "max_retries": max_retries,
         "timeout": timeout,
     }
-    enqueue = _enqueue_call(train, _parse_input(value), options, has_code=app is not None)
-    entry, warning = operate(database_url, enqueue, app=app, reason=reason)
+    enqueue = _enqueue_call(train, _parse_input(value), options, is_app_named=app is not None)
+    entry, warning = operate(database_url, enqueue, app=app or app_of_environment(), reason=reason)
     if warning is not None:
         sys.stderr.write(f"trax: warning: {single_line(warning)}\n")
     if as_json:
@@ -105,10 +108,10 @@ def add(
 
 
 def _enqueue_call(
-    train: str, value: Any, options: QueueKeywords, *, has_code: bool
+    train: str, value: Any, options: QueueKeywords, *, is_app_named: bool
 ) -> Callable[[Trax], Awaitable[tuple[QueuedEntry, str | None]]]:
     async def enqueue(app: Trax) -> tuple[QueuedEntry, str | None]:
-        if has_code:
+        if is_app_named or train in app.trains:
             return await app.queue(train, value, **options), None
         from trax.app.queue import enqueue_without_code
 
@@ -184,6 +187,8 @@ def _parse_input(value: str) -> object:
     try:
         return load_json(value)
     except ValueError as error:
-        as_text = shlex.quote(json.dumps(value, ensure_ascii=False))
-        hint = f"The input is not JSON: {error}. To pass it as text, write {as_text}."
+        hint = f"The input is not JSON: {error}."
+        if not value.startswith(("{", "[", '"')):  # else it may hold a secret, and is no text
+            as_text = shlex.quote(json.dumps(value, ensure_ascii=False))
+            hint += f" To pass it as text, write {as_text}."
         raise usage_error(hint, "queue", "add") from None

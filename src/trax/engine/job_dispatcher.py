@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.engine.capacity import Capacity, select_within
@@ -277,9 +277,9 @@ def dispatch_jobs(
 
 
 def _admission_time(snapshot: GateSnapshot, entries: Sequence[Candidate]) -> datetime:
-    """The time of the visit; if an entry is newer, its creation time: some are read after the clock."""
-    created = (entry.created_at for entry in entries if entry.created_at is not None)
-    return max(snapshot.now, max(created, default=snapshot.now))
+    """The time of the visit, or of a newer entry, read after the clock; none is of the far future."""
+    newer = [timedelta(), *(each.created_at - snapshot.now for each in entries if each.created_at)]
+    return snapshot.now + max(each for each in newer if each < timedelta(minutes=1))
 
 
 job_dispatcher = train(

@@ -39,6 +39,9 @@ PARKED_CHECK_INTERVAL: Final = timedelta(seconds=2)
 """How often parked entries are checked although the workers have not changed: a group may be new."""
 SWEEP_INTERVAL: Final = timedelta(seconds=5)
 """How often the manager searches for jobs that no worker accepts; not in every cycle, to save work."""
+WARNING_INTERVAL: Final = timedelta(minutes=1)
+MAX_WARNINGS: Final = 10
+"""How many missing trains are named in the log in each interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,8 @@ class FleetCache:
         self._parked_checked_at: datetime | None = None
         self._checked_at: datetime | None = None
         self._warned: set[str] = set()
+        self._warned_at: datetime | None = None
+        self._warnings_left = 0
 
     @property
     def is_single(self) -> bool:
@@ -198,13 +203,26 @@ class FleetCache:
         self._checked_at = now
         return True
 
-    def warn_missing(self, fleet: WorkerFleet, keys: set[str]) -> None:
-        """Log each missing train or group once, and again if it disappears a second time."""
-        for key in sorted(keys - self._warned):
+    def warn_missing(self, fleet: WorkerFleet, keys: set[str], *, now: datetime) -> None:
+        """Log each missing train or group once, and again if it disappears a second time.
+
+        Whoever enqueues makes up names, so only some a minute have a line of their own.
+        """
+        missing = sorted(keys - self._warned)
+        if not missing:
+            return
+        if not _is_recent(self._warned_at, WARNING_INTERVAL, now):
+            self._warned_at, self._warnings_left = now, MAX_WARNINGS
+        for key in missing[: self._warnings_left]:
             text = "train %r: %s; its entries are parked until a worker that accepts them registers"
             train = parking.train_of(key)
             logger.warning(text, train, fleet.describe_missing(key), extra={"train": train})
-        self._warned |= keys
+        rest = len(missing) - self._warnings_left
+        if rest > 0 and self._warnings_left:
+            text = "workers: no live worker accepts %s more trains; their entries are parked"
+            logger.warning(text, rest)
+        self._warnings_left = max(0, -rest)
+        self._warned = (self._warned if len(self._warned) < parking.KEYS_AT_MOST else set[str]()) | keys
 
     def note_available(self, keys: set[str]) -> None:
         self._warned -= keys
@@ -255,8 +273,10 @@ def park_unstartable(
         for entry in candidates
         if entry.id not in startable_ids
     }
-    parking.park(connection, keys, now=now)
-    fleets.warn_missing(fleet, set(keys.values()))
+    for entry_id, error in parking.park(connection, keys, now=now).items():
+        text = "entry %s was cancelled: it cannot be parked: %s"
+        logger.warning(text, entry_id, error, extra={"entry_id": entry_id})
+    fleets.warn_missing(fleet, set(keys.values()), now=now)
     return startable
 
 

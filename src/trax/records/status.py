@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from trax.records.listing import COUNT_LIMIT
-from trax.records.worker import WorkerRecord, declaration_conflicts
+from trax.records.worker import FailingLoop, WorkerRecord, declaration_conflicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,8 @@ class Status:
     """The live workers."""
     servers: tuple[WorkerRecord, ...] = ()
     """The live servers that declare manifests, with or without a worker."""
+    failing_loops: tuple[FailingLoop, ...] = ()
+    """The loops of live processes whose turns fail."""
     parked: int = 0
     """Entries that wait because no live worker accepts their train or their group."""
     parked_trains: tuple[str, ...] = ()
@@ -99,7 +101,7 @@ class Status:
 
 def problems(status: Status) -> list[str]:
     """The problems that an operator must solve, one sentence each."""
-    found: list[str] = []
+    found = [*map(str, status.failing_loops)]
     overdue = status.now - OVERDUE_AFTER
     if status.next_due_at is not None and status.next_due_at < overdue:
         found.append(f"no scheduler checks manifests: one is due since {status.next_due_at:%H:%M:%S} UTC")
@@ -160,9 +162,10 @@ class Health:
 def health_of(status: Status) -> Health:
     """Degraded with open dead letters, with parked entries, or after many failures in the last hour.
 
-    Also while servers of one app declare different manifests or groups.
+    Also while servers of one app declare different manifests or groups, and while turns of a loop fail.
     """
     is_failing = status.dead_letters > 0 or status.failed_last_hour > MAX_FAILURES_PER_HOUR
+    is_failing = is_failing or bool(status.failing_loops)
     is_degraded = is_failing or status.parked > 0 or bool(declaration_conflicts(status.servers))
     counted = {
         "queue_depth": (status.ready, status.delayed, status.parked),

@@ -93,6 +93,18 @@ class WorkerRecord:
         return ("worker", "dispatcher") if self.dispatches else ("worker",)
 
 
+class FailingLoop(NamedTuple):
+    """A loop of a live process whose turns fail, and its last error."""
+
+    host: str
+    pid: int
+    loop: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"loop {self.loop} of {self.host} (process {self.pid}) fails: {self.error}"
+
+
 def declaration_conflicts(workers: Iterable[WorkerRecord]) -> list[str]:
     """One sentence for each app whose servers declare different manifests or groups."""
     by_app: defaultdict[str, dict[str, WorkerRecord]] = defaultdict(dict)

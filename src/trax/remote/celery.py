@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from trax.bounds import PRIORITY_MAX
 from trax.errors import DefinitionError, NotFound, TraxError, import_extra
 from trax.remote.receiver import ThreadReceiver
+from trax.schedule.validate import ID
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -145,7 +146,8 @@ def celery_task(app: ReceivingApp, celery_app: Any, *, name: str = TASK) -> Any:
     host = _CeleryWorkerHooks(app)
     host.listen()
 
-    def take_up(task: Any, metadata_id: int) -> bool:
+    def take_up(task: Any, metadata_id: Any) -> bool:
+        ID("metadata_id", metadata_id)  # another process would not succeed either
         try:
             return host.resident.execute(metadata_id)
         except NotFound:

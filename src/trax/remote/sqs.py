@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from trax.bounds import is_id, load_json
 from trax.engine.submitter import Refused
 from trax.errors import StoreError, TraxError, format_value, import_extra
 from trax.worker.loop import Loop, StopSignals
@@ -103,11 +105,14 @@ async def claim_run(receiver: Receiver, body: str) -> None:
 
 
 def _decode_message(body: str) -> int:
-    try:
-        message: Any = json.loads(body)
-        return int(message["metadata_id"])
-    except (ValueError, TypeError, KeyError):
-        raise TraxError(f"invalid message, no metadata_id: {format_value(body)}") from None
+    """The id of a run. Whoever may write to the queue may have written anything."""
+    with suppress(ValueError):
+        match load_json(body):
+            case {"metadata_id": metadata_id} if is_id(metadata_id):
+                return metadata_id
+            case _:
+                pass
+    raise TraxError(f"invalid message, no metadata_id: {format_value(body)}")
 
 
 MARGIN_SECONDS: Final = 5

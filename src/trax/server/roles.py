@@ -190,6 +190,7 @@ class ProcessDuties:
         finally:
             await self._submitters.close()
             await self._stop_loops(self._loops)
+            self._parts.heartbeat.find_failing_loops = dict[str, str]
             for undo in self._undo:
                 undo()
         await _leave(self._parts, self._store, self._worker, self._scheduler_id)
@@ -272,6 +273,7 @@ class ProcessDuties:
         for loop in self._loops:
             loop.repair = repair
             self._start_loop(loop)
+        self._parts.heartbeat.find_failing_loops = self._find_failing_loops
 
     def _start_loop(self, loop: Loop) -> None:
         if not loop.is_stopping:
@@ -285,6 +287,9 @@ class ProcessDuties:
             text = "loop %s ended unexpectedly (%s); it starts again in %g s"
             logger.error(text, loop.name, error, RESTART_SECONDS, extra={"loop": loop.name})
             task.get_loop().call_later(RESTART_SECONDS, self._start_loop, loop)
+
+    def _find_failing_loops(self) -> dict[str, str]:
+        return {loop.name: loop.failure for loop in self._loops if loop.failure is not None}
 
     async def _stop_loops(self, loops: Iterable[Loop]) -> None:
         loops = list(loops)
@@ -314,7 +319,12 @@ class ProcessDuties:
 
 async def _register_scheduler(parts: Parts, store: Store) -> int:
     """Insert the row of a process without a worker: it needs a heartbeat to declare workers lost."""
-    row = {"kind": WorkerKind.SCHEDULER, "dispatches": True, "routes": parts.routes_json}
+    row = {
+        "kind": WorkerKind.SCHEDULER,
+        "dispatches": True,
+        "routes": parts.routes_json,
+        "plain_fields": parts.plain_fields_json,
+    }
     scheduler_id = await store.call(parts.heartbeat.register, store, row)
     parts.heartbeat.add(scheduler_id)
     return scheduler_id

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import QueuePool, create_engine, event
@@ -91,9 +93,20 @@ def _sqlite_engine(url: URL, pool_size: int) -> Engine:
         hide_parameters=True,
         **size,
     )
+    event.listen(engine, "do_connect", _create_private_file)
     event.listen(engine, "connect", _prepare_sqlite)
 
     return engine
+
+
+def _create_private_file(
+    _dialect: object, _record: object, arguments: list[Any], _options: dict[str, Any]
+) -> None:
+    """Create a new database file for its owner only; SQLite's other files get the same permissions."""
+    path = str(arguments[0])
+    if path != MEMORY and not path.startswith("file:"):
+        with suppress(OSError):  # it exists, or SQLite says what is wrong
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:

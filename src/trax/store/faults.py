@@ -8,7 +8,14 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import text
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    SQLAlchemyError,
+    StatementError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from trax.errors import AccessDenied, RowsRefused, SchemaNotMigrated, StoreError, StoreUnavailable
@@ -40,7 +47,8 @@ CONTENT_CLASSES: Final = ("22", "23", "54")
 """Data exception, integrity constraint violation, program limit exceeded: a row too long for an index."""
 
 LIMIT_CLASS: Final = "54"
-"""At a commit it is a limit of the server, and passes: the queue of notifications is full."""
+"""In a statement, a row is too long for an index, for example; psycopg takes it for a problem of the server.
+At a commit it is one, and passes: the queue of notifications is full."""
 
 FATAL: Final = ("FATAL", "PANIC")
 """Severities after which the server ends the session."""
@@ -293,6 +301,10 @@ def savepoint(connection: Connection) -> Generator[None]:
         with connection.begin_nested():
             yield
     except (DataError, IntegrityError) as error:
+        raise RowsRefused(hide_statement(error)) from error
+    except OperationalError as error:
+        if not (getattr(error.orig, "sqlstate", None) or "").startswith(LIMIT_CLASS):
+            raise
         raise RowsRefused(hide_statement(error)) from error
     except (sqlite3.DataError, sqlite3.IntegrityError) as error:  # `run_together` bypasses SQLAlchemy
         raise RowsRefused(hide_rows(error)) from error

@@ -58,6 +58,16 @@ def replace_inputs(connection: Connection, table: str, changes: Mapping[int, tup
     return connection.execute(_replace(connection.dialect.name, table), parameters).rowcount
 
 
+def seal_input(connection: Connection, metadata_id: int, old: str, new: str) -> None:
+    """Replace the input of a run, of its entry and of its manifest, where it is the old one."""
+    run = tables(connection).metadata
+    query = select(run.c.entry_id, run.c.manifest_id).where(run.c.id == metadata_id)
+    for row in connection.execute(query):
+        for table, row_id in (("metadata", metadata_id), ("work_queue", row[0]), ("manifest", row[1])):
+            if row_id is not None:
+                replace_inputs(connection, table, {row_id: (old, new)})
+
+
 def count_keys(connection: Connection) -> Counter[str]:
     """Count, per key, the inputs that may still run and need it. Reads a bounded number of rows."""
     lift_limits(connection)

@@ -83,7 +83,14 @@ def load_status(connection: Connection, *, now: datetime, lost_after: timedelta)
     keys = parking.keys(connection, limit=SHOWN_TRAINS) if numbers["parked"] else []
     trains = tuple(dict.fromkeys(map(parking.train_of, keys)))
     servers = tuple(workers.servers(connection, alive_since=now - lost_after))
-    return Status(now=now, workers=tuple(live_workers), servers=servers, parked_trains=trains, **numbers)
+    return Status(
+        now=now,
+        workers=tuple(live_workers),
+        servers=servers,
+        failing_loops=tuple(workers.load_failing_loops(connection, alive_since=now - lost_after)),
+        parked_trains=trains,
+        **numbers,
+    )
 
 
 def _count(table: Table, condition: str) -> ScalarSelect[int]:

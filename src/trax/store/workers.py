@@ -7,11 +7,23 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Boolean, bindparam, delete, func, insert, literal_column, select, text, update
+from sqlalchemy import (
+    Boolean,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+    update,
+)
 
 from trax.bounds import LARGEST_ID
 from trax.records.listing import RecordPage
-from trax.records.worker import RunningJob, WorkerKind, WorkerRecord, WorkerView
+from trax.records.worker import FailingLoop, RunningJob, WorkerKind, WorkerRecord, WorkerView
 from trax.store.dialect import among, id_document, last_id
 from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables, tables_for
@@ -62,11 +74,30 @@ def record_heartbeat(connection: Connection, worker_id: int, *, concurrency: int
     return connection.execute(statement).rowcount == 1
 
 
-def record_heartbeats(connection: Connection, ids: Collection[int], *, now: datetime) -> set[int]:
-    """Record a heartbeat of several workers. Returns the ids that still exist."""
+def record_heartbeats(
+    connection: Connection, ids: Collection[int], failing_loops: str | None = None, *, now: datetime
+) -> set[int]:
+    """Record a heartbeat of several workers of a process, and its failing loops, as JSON.
+
+    Returns the ids that still exist.
+    """
     worker = tables(connection).worker
-    statement = update(worker).where(worker.c.id.in_(ids)).values(heartbeat_at=now).returning(worker.c.id)
+    values = {"heartbeat_at": now, "failing_loops": failing_loops}
+    statement = update(worker).where(worker.c.id.in_(ids)).values(values).returning(worker.c.id)
     return set(connection.execute(statement).scalars())
+
+
+def load_failing_loops(connection: Connection, *, alive_since: datetime) -> list[FailingLoop]:
+    """Load the loops of live processes whose turns fail."""
+    worker = tables(connection).worker
+    query = select(worker.c.host, worker.c.pid, worker.c.failing_loops)
+    is_failing = (worker.c.failing_loops.is_not(None), worker.c.heartbeat_at >= alive_since)
+    found = [
+        FailingLoop(row.host, row.pid, name, str(error))
+        for row in connection.execute(query.where(*is_failing).order_by(worker.c.id))
+        for name, error in parse_mapping(row.failing_loops).items()
+    ]
+    return list(dict.fromkeys(found))  # a process may have several rows
 
 
 def remove(connection: Connection, worker_id: int, *, has_run: bool = True) -> None:
@@ -145,6 +176,15 @@ def load_fleet(connection: Connection) -> Sequence[Row[Any, Any, Any, Any, Any]]
     worker = tables(connection).worker
     columns = (worker.c.kind, worker.c.trains, worker.c.aliases, worker.c.groups, worker.c.routes)
     return connection.execute(select(*columns).where(text(IN_FLEET)).order_by(worker.c.id)).all()
+
+
+def load_plain_fields(connection: Connection, *, alive_since: datetime) -> list[dict[str, Any]]:
+    """Load which fields of inputs cannot hold a secret, by train, as live processes publish it."""
+    worker = tables(connection).worker
+    published = cast(worker.c.plain_fields, Text).label("published")
+    is_live = (worker.c.plain_fields.is_not(None), worker.c.heartbeat_at >= alive_since)
+    query = select(published).where(*is_live).distinct()  # the processes of one version say the same
+    return [parse_mapping(text) for text in connection.execute(query).scalars()]
 
 
 def load_published_settings(connection: Connection, *, alive_since: datetime) -> str | None:

@@ -19,6 +19,7 @@ context.py       around a run: cancel or interrupt it, `current()`, threads for 
 Around it
 codec.py         inputs and outputs as JSON text
 secrets.py       hide secrets in that JSON; the keys that encrypt them
+seal.py          seal what came in plain text, without the code of the train
 """
 
 from __future__ import annotations

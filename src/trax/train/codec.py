@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.dataclasses import is_pydantic_dataclass
 from pydantic.errors import PydanticUserError
 
-from trax.errors import DefinitionError, FieldError, InvalidInput
+from trax.bounds import load_json
+from trax.errors import DefinitionError, FieldError, InvalidInput, SecretUnreadable
 from trax.train.annotations import is_typed_dict, name_of
+from trax.train.seal import seal_or_mask_fields, seal_paths
 from trax.train.secrets import SecretMode, Secrets, holds_secrets, secret_words_of
 
 if TYPE_CHECKING:
@@ -113,6 +116,35 @@ class Codec(Generic[T]):
     def holds_secrets(self) -> bool:
         """Whether its values may contain a SecretStr or another pydantic secret."""
         return self._secrets is not None
+
+    @property
+    def plain_fields(self) -> frozenset[str] | None:
+        """The top-level fields that cannot hold a secret; None: the whole value cannot."""
+        return None if self._secrets is None else self._secrets.plain_fields
+
+    def seal_plain(self, text: str, train: str) -> str | None:
+        """The JSON of an input with its secrets in plain text encrypted, or masked if there is no key.
+
+        None if it has none. Where it cannot be decoded, every value is one that could be a secret.
+        """
+        if self._secrets is None:
+            return None
+        try:
+            paths = self._secrets.paths(self.encode(self.decode(text), secrets="marked"))
+        except SecretUnreadable:  # it is encrypted
+            return None
+        except InvalidInput:
+            return self._seal_all(text, self._secrets.plain_fields, train)
+        return seal_paths(text, paths, train)
+
+    @staticmethod
+    def _seal_all(text: str, plain: frozenset[str], train: str) -> str | None:
+        try:
+            document = load_json(text)
+        except ValueError:
+            return None
+        sealed = seal_or_mask_fields(document, plain, train)
+        return None if sealed == document else json.dumps(sealed, ensure_ascii=False, separators=(",", ":"))
 
     def encode(self, value: T, *, secrets: SecretMode = "sealed") -> str:
         """Encode a value as JSON text. Raises InvalidInput naming every invalid field.

@@ -249,6 +249,7 @@ class BlockingRun:
 
     def progress(self, fraction: float, message: str | None = None) -> None:
         valid_fraction = _validate_fraction(fraction)
+        _validate_message(message)
         if self.run.reporter is not None:
             self.run.reporter(valid_fraction, message and hide_words(message, self.run.secret_words))
 
@@ -266,6 +267,11 @@ def _validate_fraction(fraction: Any) -> float:
     if not is_number(fraction, 0, 1):
         raise InvalidArgument("progress", "a number from 0 to 1", fraction)
     return float(fraction)
+
+
+def _validate_message(message: Any) -> None:
+    if message is not None and not isinstance(message, str):
+        raise InvalidArgument("message", "text, or None", message)
 
 
 class RunSource(Protocol):

@@ -12,19 +12,20 @@ import json
 import os
 import re
 import secrets
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
+from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel, RootModel, Secret, SecretBytes, SecretStr
 from pydantic_core import to_jsonable_python
 
 from trax.errors import DefinitionError, FieldError, InvalidInput, MissingExtra, SecretUnreadable
-from trax.masking import HIDDEN, NOT_STORED, SECRET_KEY, is_stored_secret
+from trax.masking import HIDDEN, NOT_STORED, SECRET_KEY, SHORTEST_SEARCHED, is_stored_secret
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -47,8 +48,8 @@ SECRET_TYPES: Final = (SecretStr, SecretBytes, Secret)
 
 MISSING: Final = object()
 
-SHORTEST_SEARCHED: Final = 4
-"""Shorter secrets are not masked in text: they match by accident."""
+SHORTEST_ENCODED: Final = 8
+"""Shorter parts of base64 are not masked in text."""
 
 SKIPPED_KEYS: Final = frozenset({"config", "default", "fields", "metadata"})
 
@@ -90,12 +91,26 @@ class Secrets:
         self._role = role
         self._trains = trains or ("-",)
         self._mark = f"{SECRET_KEY} {token_hex(16)}"
-        self._plain_fields = plain_fields(schema)
+        self.plain_fields = plain_fields(schema)
+        """The top-level fields that cannot hold a secret."""
 
     def mark(self, raw: bytes, value: Any) -> bytes:
         """The JSON that pydantic wrote for a value, with its secrets inserted as marked objects."""
         document = write_secrets(json.loads(raw), value, lambda plain: {self._mark: plain})
         return _json(document).encode()
+
+    def paths(self, marked_text: str) -> set[str]:
+        """Where the secrets are in marked JSON."""
+        found: set[str] = set()
+
+        def note(node: dict[str, Any], path: str, _place: str) -> Any:
+            if self._mark not in node:
+                return node
+            found.add(path)
+            return None
+
+        replace_objects(json.loads(marked_text), note)
+        return found
 
     def protect(self, text: str, mode: SecretMode) -> str:
         """Encrypt or mask the secrets of marked JSON. Raises InvalidInput if a secret cannot be stored."""
@@ -152,7 +167,7 @@ class Secrets:
 
     def field_error(self, path: str, message: str, value: Any) -> FieldError:
         """A field error that shows the value only if it cannot contain a secret."""
-        is_plain = path.partition(".")[0] in self._plain_fields
+        is_plain = path.partition(".")[0] in self.plain_fields
         return FieldError(path, message, value if is_plain else HIDDEN)
 
     def _full_place(self, place: str) -> str:
@@ -242,7 +257,7 @@ def secrets_of(value: Any) -> Iterator[Any]:
 
 
 def secret_words_of(value: Any) -> frozenset[str]:
-    """The secrets of a value as they could appear in text: plain, as repr, and as JSON."""
+    """The secrets of a value as they could appear in text: plain, as repr, as JSON, in a URL, in base64."""
     spellings: set[str] = set()
     for secret in secrets_of(value):
         if isinstance(secret, bool):
@@ -253,8 +268,22 @@ def secret_words_of(value: Any) -> frozenset[str]:
             repr(text)[1:-1],
             json.dumps(text)[1:-1],
             json.dumps(text, ensure_ascii=False)[1:-1],
+            quote(text, errors="replace"),
+            quote(text, safe="", errors="replace"),
+            quote_plus(text, errors="replace"),
         }
+        spellings |= _base64_words(secret if isinstance(secret, bytes) else text.encode(errors="replace"))
     return frozenset(word for word in spellings if len(word) >= SHORTEST_SEARCHED)
+
+
+def _base64_words(secret: bytes) -> set[str]:
+    """What is the same in base64 of any text with this secret in it, such as the header of a login."""
+    words: set[str] = set()
+    for before in range(3):
+        first, last = -(-before * 8 // 6), (before + len(secret)) * 8 // 6
+        for encode in (b64encode, urlsafe_b64encode):
+            words.add(encode(b"\0" * before + secret)[first:last].decode())
+    return {word for word in words if len(word) >= SHORTEST_ENCODED}
 
 
 def hide_words(text: str, words: Iterable[str]) -> str:

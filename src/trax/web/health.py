@@ -47,8 +47,8 @@ report_response, alive_response = JsonWriter(HealthReport), JsonWriter(Alive)
 async def get_health(context: InjectedContext) -> Response:
     """Health of the installation; 503 if the database cannot be reached.
 
-    `degraded` while dead letters await intervention, after more than ten failures within an hour, or while
-    servers of one app declare different manifests or groups.
+    `degraded` while dead letters await intervention, after more than ten failures within an hour, while
+    servers of one app declare different manifests or groups, and while turns of a loop fail.
     """
     health = health_of(await status(context.app.parts.store, context.app.parts.live))
     return report_response(

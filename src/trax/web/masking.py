@@ -7,8 +7,20 @@ from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
 from trax.errors import FieldError, InvalidArgument, InvalidInput
-from trax.masking import HIDDEN, MaskedSecret, hide_secrets, is_hidden, is_secret_name, unmask_stored
+from trax.masking import (
+    HIDDEN,
+    MaskedSecret,
+    hide_secrets,
+    holds_url_password,
+    is_hidden,
+    is_secret_name,
+    unmask_stored,
+)
 
+FIELDS: Final = ("properties", "patternProperties", "$defs")
+"""The keywords of JSON Schema that hold schemas by name."""
+SHOWN: Final = frozenset({"const", "default", "enum", "example", "examples"})
+"""The keywords of JSON Schema that hold values."""
 VALUE_UNKNOWN: Final = "this value is hidden and cannot be restored; enter it again"
 VALUE_MOVED: Final = "a hidden value cannot be moved to a field that would show it; enter another value"
 
@@ -49,6 +61,8 @@ class Mask:
                         f"{HIDDEN} {below}" if self._must_hide(key, inner) else self.mark(inner, below)
                     )
                 return marked
+            case str() if holds_url_password(value):
+                return f"{HIDDEN} {path}"
             case list() | tuple():
                 inside = enumerate(cast("Iterable[Any]", value))
                 return [self.mark(inner, _child_path(path, place)) for place, inner in inside]
@@ -78,8 +92,8 @@ class Mask:
     ) -> Any:
         match value:
             case str() if value in kept or (is_hidden and HIDDEN in value):
-                # A sealed value stays hidden under any name, so it may be moved.
-                if value in kept and (is_hidden or isinstance(kept[value], MaskedSecret)):
+                # A sealed value and the password of a URL stay hidden under any name, so they may be moved.
+                if value in kept and (is_hidden or _hides_itself(kept[value])):
                     return unmask_stored(kept[value])
                 refused.append(FieldError(path, VALUE_MOVED if value in kept else VALUE_UNKNOWN, value))
                 return value
@@ -100,7 +114,7 @@ class Mask:
     def _marks(self, value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         """Each mark of a value, with the secret it stands for."""
         match value:
-            case MaskedSecret():
+            case str() if _hides_itself(value):
                 yield f"{HIDDEN} {path}", value
             case Mapping():
                 for key, inner in cast("Mapping[Any, Any]", value).items():
@@ -114,12 +128,61 @@ class Mask:
             case _:
                 pass
 
+    def hide_in_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """A JSON Schema without defaults and examples of secrets: by type, by name, or inside a value."""
+        return self._hide_in_schema(schema, schema.get("$defs", {}))
+
+    def _hide_in_schema(self, schema: Any, definitions: Mapping[str, Any], name: str = "") -> Any:
+        """`name` is the field that the schema is of, if it is of one."""
+        if isinstance(schema, list):
+            return [self._hide_in_schema(each, definitions) for each in cast("list[Any]", schema)]
+        if not isinstance(schema, dict):
+            return schema
+        node = cast("dict[str, Any]", schema)
+        hides_all = self._must_hide(name, "") or _may_hold_secret(node, definitions, set())
+        hidden: dict[str, Any] = {}
+        for word, value in node.items():
+            if word in FIELDS and isinstance(value, dict):
+                fields = cast("dict[str, Any]", value).items()
+                hidden[word] = {
+                    field: self._hide_in_schema(each, definitions, field) for field, each in fields
+                }
+            elif word not in SHOWN:
+                hidden[word] = self._hide_in_schema(value, definitions)
+            elif not hides_all and self(value) == value:
+                hidden[word] = value
+        return hidden
+
     def _must_hide(self, key: Any, value: Any) -> bool:
         is_sealed = isinstance(value, MaskedSecret)  # handled by its own case
         return not is_sealed and is_hidden(key, value, self._is_secret)
 
     def _is_secret(self, name: str) -> bool:
         return is_secret_name(name) if self.names is None else _normalize(name) in self.names
+
+
+def _hides_itself(value: Any) -> bool:
+    """Whether a value is hidden under any name."""
+    return isinstance(value, MaskedSecret) or (isinstance(value, str) and holds_url_password(value))
+
+
+def _may_hold_secret(schema: Any, definitions: Mapping[str, Any], seen: set[str]) -> bool:
+    """Whether values of this JSON Schema may contain one of pydantic's secrets."""
+    if isinstance(schema, list):
+        return any(_may_hold_secret(each, definitions, seen) for each in cast("list[Any]", schema))
+    if not isinstance(schema, dict):
+        return False
+    node = cast("dict[str, Any]", schema)
+    if node.get("format") == "password" or node.get("writeOnly") is True:
+        return True
+    target = str(node.get("$ref", "")).rpartition("/")[2]
+    if target in definitions and target not in seen:
+        seen.add(target)
+        if _may_hold_secret(definitions[target], definitions, seen):
+            return True
+    below = [each for word, each in node.items() if word not in SHOWN and word not in FIELDS]
+    fields = [each for word in FIELDS[:2] for each in cast("dict[str, Any]", node.get(word, {})).values()]
+    return any(_may_hold_secret(each, definitions, seen) for each in (*below, *fields))
 
 
 def is_mark(text: str) -> bool:

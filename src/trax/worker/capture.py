@@ -171,11 +171,25 @@ def _drop_notice(metadata_id: int, count: int) -> CapturedLine:
     return CapturedLine(metadata_id, time.time(), LogLevel.WARNING, __name__, message)
 
 
+def nearest_logger(name: str) -> logging.Logger:
+    """The logger of this name, or the closest one above it.
+
+    Loggers live for ever, so none is created: another process may make up a name for each line.
+    """
+    root = logging.getLogger()
+    while name:
+        found = root.manager.loggerDict.get(name)
+        if isinstance(found, logging.Logger):
+            return found
+        name = name.rpartition(".")[0]
+    return root
+
+
 def _has_no_other_handler(record: logging.LogRecord) -> bool:
     """Whether, without this handler, Python itself would have written the record to stderr."""
     if logging.lastResort is None or record.levelno < logging.lastResort.level:
         return False
-    logger: logging.Logger | None = logging.getLogger(record.name)
+    logger: logging.Logger | None = nearest_logger(record.name)
     while logger is not None:
         if any(not isinstance(handler, Capture) for handler in logger.handlers):
             return False
@@ -207,7 +221,7 @@ class _OriginalLevelFilter(logging.Filter):
 
 
 def _has_own_level(name: str) -> bool:
-    logger = logging.getLogger(name)
+    logger = nearest_logger(name)
     while logger.parent is not None:
         if logger.level:
             return True

@@ -70,6 +70,8 @@ class Heartbeat:
         """Set by tests that control the clock: no thread is started, they call `record_heartbeats`."""
         self.watch: HeartbeatStreak | None = None
         """Since when the heartbeat has had no gap; None without a heartbeat thread."""
+        self.find_failing_loops: Callable[[], Mapping[str, str]] = dict[str, str]
+        """Returns the loops of this process whose turns fail, with their errors; its rows publish them."""
         self._lock = fork_safe(Lock())
         self._registering = fork_safe(Lock())
         self._ids: set[int] = set()
@@ -169,7 +171,9 @@ class Heartbeat:
 
         with self._lock:
             ids = set(self._ids)
-        renewed = workers.record_heartbeats(connection, ids, now=now) if ids else set[int]()
+        failing = dict(self.find_failing_loops())
+        text = json.dumps(failing) if failing else None
+        renewed = workers.record_heartbeats(connection, ids, text, now=now) if ids else set[int]()
         at = time.monotonic()
         with self._lock:
             for worker_id in ids & self._ids:

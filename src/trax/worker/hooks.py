@@ -5,13 +5,17 @@ A hook gets the record of the run. Except for `on_queue`, an error in a hook doe
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
+import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
 
-from trax.errors import DefinitionError, format_value
+from trax.engine.retry import full_class_name
+from trax.errors import DefinitionError, RemoteFailure, format_value
 from trax.train import Cancelled, Done, Failed, Interrupted, Train
+from trax.train.secrets import hide_words
 
 if TYPE_CHECKING:
     from trax.engine.parameters import Parameters
@@ -23,6 +27,50 @@ logger = logging.getLogger(__name__)
 HookT = TypeVar("HookT", bound="Hook")
 
 HOOK_NAMES = ("on_queue", "on_started", "on_completed", "on_failed", "on_cancelled", "on_state_changed")
+
+
+def hide_in_error(outcome: Outcome[Any], secret_words: frozenset[str]) -> Outcome[Any]:
+    """The outcome for hooks: an exception that shows one of these words is replaced by a masked copy.
+
+    Where a copy is not possible, it is a RemoteFailure, which names the class.
+    """
+    if not isinstance(outcome, Failed) or not _shows(outcome.error, secret_words):
+        return outcome
+    failure = outcome.failure
+    try:
+        masked = _copy_masked(outcome.error, secret_words)
+        if not _shows(masked, secret_words):
+            return Failed(masked, failure)
+    except Exception:  # noqa: BLE001 - the class of an exception may do anything
+        logger.debug("train %r: its %s cannot be copied for hooks", failure.train_name, failure.type)
+    names = [full_class_name(each) for each in type(outcome.error).__mro__]
+    message, trace = failure.message, failure.stack_trace
+    error = RemoteFailure(
+        message, type=failure.type, junction=failure.junction, stack_trace=trace, raised=names
+    )
+    return Failed(error, failure)
+
+
+def _shows(error: BaseException, words: frozenset[str]) -> bool:
+    if not words:
+        return False
+    try:
+        text = "".join(traceback.format_exception(error)) + repr((error, error.args, vars(error)))
+    except Exception:  # noqa: BLE001 - as above
+        return True
+    return any(word in text for word in words)
+
+
+def _copy_masked(error: BaseException, words: frozenset[str]) -> BaseException:
+    masked = copy.copy(error).with_traceback(error.__traceback__)
+    masked.args = tuple(hide_words(each, words) if isinstance(each, str) else each for each in error.args)
+    masked.__suppress_context__ = True
+    vars(masked).pop("trax_data", None)
+    vars(masked).pop("__notes__", None)
+    for name, value in vars(masked).items():
+        if isinstance(value, str):
+            setattr(masked, name, hide_words(value, words))
+    return masked
 
 
 class HookTarget(NamedTuple):

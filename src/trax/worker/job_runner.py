@@ -9,14 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
 from trax.engine.retry import full_class_name
-from trax.errors import RemoteFailure, SecretUnreadable, TraxError
+from trax.errors import RemoteFailure, SecretUnreadable, StoreError, TraxError
 from trax.records.result import ResultKind, RunResult
 from trax.records.states import CancelReason, State
 from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, RetryAfter, Train, set_current
 from trax.train.outcome import describe
 from trax.train.secrets import hide_words
 from trax.worker.active_run import can_compile, compile_runner, task_cancelled
-from trax.worker.hooks import HOOK_NAMES, HookTarget
+from trax.worker.capture import nearest_logger
+from trax.worker.hooks import HOOK_NAMES, HookTarget, hide_in_error
 from trax.worker.messages import ExecuteRequest, reference_to
 from trax.worker.results import FollowUp
 
@@ -216,7 +217,12 @@ class JobRunner:
             prepared = self._prepare(job.train)
             if prepared.plain_runner is not None and self._is_plain(prepared):
                 return await prepared.plain_runner(run)
-            value = self._decode_input(prepared.codec, job.input or "null")
+            text = job.input or "null"
+            if prepared.codec.holds_secrets:
+                run.job = job = await self._seal_input(job, prepared, text)
+            value = self._decode_input(prepared.codec, text)
+        except StoreError as error:
+            return self.put_back_result(job, f"the secrets in its input could not be encrypted: {error}")
         except TraxError as error:
             return self._invalid_job_result(job, error)
         self._open(run, prepared)
@@ -273,6 +279,18 @@ class JobRunner:
             and not parts.hooks.has_any
         )
 
+    async def _seal_input(self, job: Claimed, prepared: PreparedTrain, text: str) -> Claimed:
+        """The job with its input as it should have been stored; also in its record, entry and manifest."""
+        sealed = prepared.codec.seal_plain(text, prepared.train.name)
+        if sealed is None:
+            return job
+        from trax.store import secrets
+
+        await self._store.call(secrets.seal_input, job.metadata_id, text, sealed)
+        warning = "run %s of train %r: its input was queued with secrets in plain text; they are hidden now"
+        logger.warning(warning, job.metadata_id, job.train, extra=_extra(job))
+        return job._replace(input=sealed)
+
     def _decode_input(self, codec: Codec[Any], text: str) -> Any:
         try:
             return codec.decode(text)
@@ -315,7 +333,7 @@ class JobRunner:
             outcome = task_cancelled(train, run)
         if span is not None:
             span.stop(outcome)
-        self._add_follow_up(job, train, outcome, span)
+        self._add_follow_up(job, train, hide_in_error(outcome, run.secret_words), span)
         return outcome
 
     def _attempt_anywhere(
@@ -443,6 +461,6 @@ def _extra(job: Claimed) -> dict[str, Any]:
 
 def handle_log_record(record: logging.LogRecord) -> None:
     """Handle a log record from another process as if it had been logged here."""
-    local_logger = logging.getLogger(record.name)
+    local_logger = nearest_logger(record.name)
     if local_logger.isEnabledFor(record.levelno):
         local_logger.handle(record)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from trax.clock import is_set_within
 from trax.engine.open_store import use_web_lane
 from trax.errors import StoreError
+from trax.escapes import visible_text
 from trax.events import Topic
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ T = TypeVar("T")
 _random: Final = Random()  # noqa: S311 - for jitter; its own instance, since a train may call random.seed
 
 JITTER: Final = 0.2
+
+FAILING_AFTER_TURNS: Final = 3
+"""How many turns in a row must fail before health reports it."""
+FAILURE_CHARACTERS: Final = 300
 
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0)
 """Seconds to wait after failed turns, if the poll is not sooner."""
@@ -63,6 +68,7 @@ class Loop:
         self._stopping = False
         self._failures = 0
         self._last_failure: type[Exception] | None = None
+        self._failure_text = ""
         self.repair: Callable[[Exception], Awaitable[bool]] | None = None
         """Called after a failed turn; true if it removed the cause: then the next turn follows at once."""
         self._event_loop = asyncio.get_running_loop()
@@ -81,6 +87,11 @@ class Loop:
     @property
     def is_stopping(self) -> bool:
         return self._stopping
+
+    @property
+    def failure(self) -> str | None:
+        """The last error, once some turns in a row have failed; None while turns succeed."""
+        return self._failure_text if self._failures >= FAILING_AFTER_TURNS else None
 
     async def run(self) -> None:
         if not self._stopping:
@@ -118,6 +129,7 @@ class Loop:
         self._failures += 1
         self.failed_turns += 1
         self._last_failure = type(error)
+        self._failure_text = visible_text(f"{type(error).__name__}: {error}"[:FAILURE_CHARACTERS])
         if is_known:
             logger.debug("loop %s: failed again: %s", self.name, error, extra=self._extra)
         elif isinstance(error, StoreError):

@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypedDict, cast
 
@@ -25,6 +25,7 @@ from trax.forks import fork_safe
 from trax.schedule.builder import Declarations
 from trax.schedule.validate import LABEL
 from trax.train import Registry, Services
+from trax.train.seal import publish_fields
 from trax.worker.entry import EntryWaiter
 from trax.worker.heartbeat import Heartbeat, Identity
 from trax.worker.hooks import Hooks
@@ -118,6 +119,13 @@ class Parts:
     def routes_json(self) -> str:
         """Train to submitter as JSON: other servers admit these trains because this one submits them."""
         return json.dumps(self.routing.routes)
+
+    @property
+    def plain_fields_json(self) -> str:
+        """For each train the fields that cannot hold a secret, for those who enqueue without its code."""
+        trains, build = self.trains, self.parameters.input_codec
+        names = sorted(trains.names_and_aliases)
+        return publish_fields({name: partial(build, trains.get(name)) for name in names})
 
     def own_routes(self) -> WorkerFleet:
         """The routes of this server alone."""
@@ -414,7 +422,12 @@ class WorkFilter:
         trains = [name for name in parts.trains.names if self.trains is None or name in self.trains]
         groups = None if self.groups is None else json.dumps(sorted(self.groups))
         aliases = sorted(parts.trains.synonyms(trains) - set(trains))
-        return {"trains": json.dumps(trains), "aliases": json.dumps(aliases), "groups": groups}
+        return {
+            "trains": json.dumps(trains),
+            "aliases": json.dumps(aliases),
+            "groups": groups,
+            "plain_fields": parts.plain_fields_json,
+        }
 
     def claim_request(self, parts: Parts, *, worker_id: int, slots: int, cpu_slots: int) -> ClaimRequest:
         """What the worker offers at a claim."""

@@ -20,7 +20,7 @@ from trax.store.runs import claim, metadata
 from trax.store.runs.claim import HeldRun
 from trax.train import Cancellation, Cancelled, Run, current, enter_run, result_of
 from trax.worker.active_run import RunProgress
-from trax.worker.hooks import HookTarget
+from trax.worker.hooks import HookTarget, hide_in_error
 from trax.worker.job_runner import build_result, handle_log_record, hide_in_outcome
 from trax.worker.loop import PAUSES
 from trax.worker.results import unwritable_result
@@ -104,6 +104,7 @@ class RecordedRun(Generic[Out]):
         """The id of its record, once that is inserted."""
         self._worker_id: int | None = None
         self._span: RunSpan | None = None
+        self._secret_words = frozenset[str]()
         self._began = 0.0
 
     async def run(self, input_value: Any) -> Out:
@@ -124,7 +125,7 @@ class RecordedRun(Generic[Out]):
                 with enter_run(replace(run, reporter=progress.report)) as run:
                     await self._parts.hooks.call_start_hooks(self._store, target)
                     value = codec.copy(input_value) if is_kept else codec.decode(text)
-                    run.secret_words = codec.secret_words(value)
+                    run.secret_words = self._secret_words = codec.secret_words(value)
                     attempt = (
                         self._attempt(value, progress)
                         if self._executor is None
@@ -213,7 +214,8 @@ class RecordedRun(Generic[Out]):
         await _finish_despite_cancel(self._write_with_retries(result))
         if self._parts.telemetry.now is not None:
             await self._parts.telemetry.now.finish_runs(self._store, {target.metadata_id: self._span})
-        await self._parts.hooks.call_end_hooks(self._store, target, outcome)
+        for_hooks = hide_in_error(outcome, self._secret_words)
+        await self._parts.hooks.call_end_hooks(self._store, target, for_hooks)
         return result_of(outcome) if raises else None
 
     async def _write_with_retries(self, result: RunResult) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from trax import Cancel, Cancelled, Done, Failed, Interrupted, RetryAfter, RunTimedOut, Snooze
 from trax.errors import RemoteFailure
-from trax.remote.http.protocol import outcome_line, outcome_of, parse_log_record, parse_outcome
+from trax.remote.http.protocol import outcome_line, outcome_of, parse_event, parse_outcome
 from trax.train.outcome import describe
 
 
@@ -75,7 +75,8 @@ def test_other_lines_are_no_ending(line: str) -> None:
 
 
 def test_a_log_line_arrives_under_its_logger_and_level() -> None:
-    record = parse_log_record({"logger": "shop.mail", "level": 30, "message": "50% are late", "trace": None})
+    value = {"logger": "shop.mail", "level": 30, "message": "50% are late", "trace": None}
+    (record,) = parse_event("log", value)
 
     assert (record.name, record.levelno, record.getMessage()) == (
         "shop.mail",

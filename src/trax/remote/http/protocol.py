@@ -1,12 +1,15 @@
-"""Encode and decode events and outcomes of a run as JSON lines. No line can carry code."""
+"""Encode and decode events and outcomes of a run as JSON lines. No line can carry code.
+
+Lines are decoded as those of a stranger: every value has its type and its bounds, or ValueError is raised.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 
+from trax.bounds import LONGEST_NAME, duration_within_bounds, is_integer, is_number, load_json
 from trax.engine.retry import full_class_name
 from trax.errors import (
     RemoteFailure,
@@ -16,14 +19,21 @@ from trax.errors import (
     RunTimedOut,
     Snooze,
     TraxError,
+    format_value,
 )
+from trax.records.metadata import LOGGER_CHARACTERS
 from trax.train import Cancelled, Done, Failed, Interrupted
 from trax.train.outcome import TrainExceptionData, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import timedelta
 
     from trax.train import Outcome
+
+OUTCOMES: Final = frozenset({"done", "failed", "cancelled", "interrupted"})
+MOST_CLASSES: Final = 100
+"""How many classes of an error are read."""
 
 
 def event_line(kind: str, value: Any) -> bytes:
@@ -57,6 +67,14 @@ def outcome_line(outcome: Outcome[Any], encode: Callable[[Any], str | None]) -> 
             assert_never(outcome)
 
 
+def parse_line(line: str | bytes) -> Mapping[str, Any]:
+    """A line of a response: one event or outcome."""
+    value = load_json(line or "{}")
+    if not isinstance(value, dict):
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 - invalid JSON is a ValueError, too
+    return cast("Mapping[str, Any]", value)
+
+
 def parse_outcome(
     message: Mapping[str, Any], decode: Callable[[str], Any], *, train: str, external_id: str
 ) -> Outcome[Any] | None:
@@ -64,14 +82,29 @@ def parse_outcome(
     match message:
         case {"done": value}:
             return Done(decode(json.dumps(value)))
-        case {"failed": value}:
-            return _parse_failure(value, train, external_id)
-        case {"cancelled": value}:
-            return Cancelled(value["reason"], bool(value["timed_out"]))
-        case {"interrupted": value}:
-            return Interrupted(value["reason"], _span(value["delay"]))
-        case _:
+        case {"failed": {"type": str(), "message": str()} as value}:
+            return _parse_failure(cast("Mapping[str, Any]", value), train, external_id)
+        case {"cancelled": {"reason": str(reason), "timed_out": bool(timed_out)}}:
+            return Cancelled(reason, timed_out)
+        case {"interrupted": {"reason": str(reason), "delay": delay}}:
+            return Interrupted(reason, _parse_span(delay))
+        case _ if message.keys().isdisjoint(OUTCOMES):
             return None
+        case _:
+            raise ValueError(f"invalid outcome {format_value(dict(message))}")
+
+
+def parse_event(kind: str, value: Any) -> list[Any]:
+    """The arguments for the handler of an event: progress, a junction that begins, or a log line."""
+    match kind, value:
+        case "progress", [fraction, (None | str()) as message] if is_number(fraction, 0, 1):
+            return [float(fraction), message]
+        case "junction", str(junction):
+            return [junction[:LONGEST_NAME]]
+        case "log", {"logger": str(), "level": level, "message": str()} if is_integer(level):
+            return [_parse_log_record(cast("Mapping[str, Any]", value))]
+        case _:
+            raise ValueError(f"invalid {kind} {format_value(value)}")
 
 
 def outcome_of(error: Exception, *, train: str) -> Outcome[Any]:
@@ -84,38 +117,51 @@ def outcome_of(error: Exception, *, train: str) -> Outcome[Any]:
     return Failed(error, known or describe(error, train=train, external_id="", junction=None))
 
 
-def parse_log_record(value: Mapping[str, Any]) -> logging.LogRecord:
+def _parse_log_record(value: Mapping[str, Any]) -> logging.LogRecord:
     """A log record of the worker side, for the logging of this process."""
-    level = int(value["level"])
+    level: int = value["level"]
     return logging.makeLogRecord(
         {
-            "name": str(value["logger"]),
+            "name": value["logger"][:LOGGER_CHARACTERS],
             "levelno": level,
             "levelname": logging.getLevelName(level),
-            "msg": str(value["message"]),
-            "exc_text": value.get("trace"),
+            "msg": value["message"],
+            "exc_text": _parse_text(value.get("trace")),
         }
     )
 
 
 def _parse_failure(value: Mapping[str, Any], train: str, external_id: str) -> Failed:
-    after, message = _span(value.get("retry_after")), str(value["message"])
-    junction, trace = value.get("junction"), str(value.get("stack_trace") or "")
+    after, message, junction = _parse_span(value.get("retry_after")), value["message"], value.get("junction")
+    raised = value.get("raised")
     remote = RemoteFailure(
         message,
-        type=str(value["type"]),
-        junction=junction,
-        stack_trace=trace,
-        raised=[str(name) for name in value.get("raised", ())],
+        type=value["type"][:LONGEST_NAME],
+        junction=None if junction is None else str(junction)[:LONGEST_NAME],
+        stack_trace=_parse_text(value.get("stack_trace")) or "",
+        raised=_parse_names(raised) if isinstance(raised, list) else [],
     )
-    failure = describe(remote, train=train, external_id=external_id, junction=junction)
+    failure = describe(remote, train=train, external_id=external_id, junction=remote.junction)
     error: TraxError = remote if after is None else RetryAfter(after, message)
     return Failed(error, failure)
+
+
+def _parse_names(values: Any) -> list[str]:
+    return [str(value)[:LONGEST_NAME] for value in values[:MOST_CLASSES]]
+
+
+def _parse_text(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
 def _seconds(span: timedelta | None) -> float | None:
     return None if span is None else span.total_seconds()
 
 
-def _span(seconds: float | None) -> timedelta | None:
-    return None if seconds is None else timedelta(seconds=seconds)
+def _parse_span(seconds: Any) -> timedelta | None:
+    """A duration; one beyond the bounds becomes the longest or zero."""
+    if seconds is None:
+        return None
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise ValueError(f"invalid number of seconds {format_value(seconds)}")  # noqa: TRY004
+    return duration_within_bounds(seconds)

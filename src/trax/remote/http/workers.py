@@ -26,7 +26,7 @@ from trax.errors import (
     format_value,
 )
 from trax.remote.http.client import CallRetry, EndpointClient
-from trax.remote.http.protocol import parse_log_record, parse_outcome
+from trax.remote.http.protocol import parse_event, parse_line, parse_outcome
 from trax.remote.http.signing import DEFAULT_KEY, secret_bytes, validate_key
 from trax.train import Cancelled, Failed, Interrupted, output_codec
 from trax.train.context import await_cancellable
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 MODES: Final = ("database", "response")
+RELAYED: Final = ("progress", "junction", "log")
+"""What an endpoint may report of a run. Other events are ignored: they are of a newer or a hostile one."""
 
 
 class HttpWorkers:
@@ -179,13 +181,19 @@ class HttpWorkers:
     ) -> Outcome[Any]:
         async with self._endpoint.stream(operation, body) as lines:
             async for line in lines:
-                message = _parse_object(line)
-                outcome = parse_outcome(
-                    message, lambda text: decode(train, text), train=train.name, external_id=external_id
-                )
+                try:
+                    message = parse_line(line)
+                    outcome = parse_outcome(
+                        message, lambda text: decode(train, text), train=train.name, external_id=external_id
+                    )
+                    events = {what: parse_event(what, message[what]) for what in RELAYED if what in message}
+                except InvalidInput:  # the output, which `decode` cannot read
+                    raise
+                except ValueError as error:
+                    raise TraxError(f"{self._endpoint.address} sent an invalid line: {error}") from error
                 if outcome is not None:
                     return outcome
-                await _relay_events(message, handlers)
+                await _relay_events(events, handlers)
         raise RemoteLost(f"{self._endpoint.address} ended its response before the run ended")
 
 
@@ -193,20 +201,13 @@ def _refusal(taken: bool | TraxError) -> SubmissionResult:  # noqa: FBT001
     return taken if isinstance(taken, TraxError) else None
 
 
-async def _relay_events(message: Mapping[str, Any], handlers: RequestHandlers) -> None:
-    """Pass log lines and progress on. Unknown events, of a newer endpoint, are ignored."""
-    for what, value in message.items():
-        if what not in handlers:
-            continue
-        done = handlers[what](*_arguments(what, value))
-        if inspect.isawaitable(done):
-            await done
-
-
-def _arguments(kind: str, value: Any) -> list[Any]:
-    if kind == "log":
-        return [parse_log_record(value)]
-    return cast("list[Any]", value) if isinstance(value, list) else [value]
+async def _relay_events(events: Mapping[str, list[Any]], handlers: RequestHandlers) -> None:
+    """Pass log lines and progress on, where somebody wants them."""
+    for what, arguments in events.items():
+        if what in handlers:
+            done = handlers[what](*arguments)
+            if inspect.isawaitable(done):
+                await done
 
 
 def _request_body(text: str, **facts: Any) -> bytes:
@@ -217,18 +218,13 @@ def _request_body(text: str, **facts: Any) -> bytes:
 
 def _parse_results(text: str, count: int) -> list[SubmissionResult] | None:
     """The endpoint's result for each run; None if the response is invalid."""
-    results = _parse_object(text).get("answers")
+    try:
+        results = parse_line(text).get("answers")
+    except ValueError:
+        return None
     if not isinstance(results, list) or len(cast("list[Any]", results)) != count:
         return None
     return [None if each is None else Refused(str(each)) for each in cast("list[Any]", results)]
-
-
-def _parse_object(text: str | bytes) -> Mapping[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 @cache

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import bindparam, func, select, text, update
 
+from trax.errors import RowsRefused
 from trax.records.states import QueueStatus, State
 from trax.records.work_queue_entry import PARKING_SEPARATOR
 from trax.store.dialect import document, id_document, ids_of, now_parameter, rows_of, time_before_now
+from trax.store.faults import savepoint
 from trax.store.manifests.manifest_rows import lock
 from trax.store.runs.claim import PENDING_HERE
 from trax.store.schema import tables, tables_for
-from trax.store.schema.work_queue import PARKED
+from trax.store.schema.work_queue import PARKED, READY
 from trax.store.types import BigId, Utc, sql_literal
 
 if TYPE_CHECKING:
@@ -44,8 +46,31 @@ def train_of(key: str) -> str:
     return key.partition(PARKING_SEPARATOR)[0]
 
 
-def park(connection: Connection, keys: Mapping[int, str], *, now: datetime) -> None:
-    """Park entries, each until a worker for its key exists."""
+def park(connection: Connection, keys: Mapping[int, str], *, now: datetime) -> dict[int, RowsRefused]:
+    """Park entries, each until a worker for its key exists.
+
+    Returns the error of each entry that the database does not let be parked. These are cancelled: they can
+    never start, and would fail each cycle that reads them.
+    """
+    refused: dict[int, RowsRefused] = {}
+    try:
+        with savepoint(connection):
+            _park_together(connection, keys, now)
+    except RowsRefused:
+        for entry_id, key in keys.items():
+            try:
+                with savepoint(connection):
+                    _park_together(connection, {entry_id: key}, now)
+            except RowsRefused as error:
+                refused[entry_id] = error
+    if refused:
+        queue = tables(connection).work_queue
+        cancel = update(queue).where(queue.c.id.in_(refused), text(READY))
+        connection.execute(cancel.values(status=sql_literal(QueueStatus.CANCELLED)))
+    return refused
+
+
+def _park_together(connection: Connection, keys: Mapping[int, str], now: datetime) -> None:
     rows = document({"id": entry_id, "key": key} for entry_id, key in keys.items())
     connection.execute(_park(connection.dialect.name), {"rows": rows, "now": now})
 

@@ -17,7 +17,8 @@ from sqlalchemy import (
     text,
 )
 
-from trax.store.types import SQLITE, BigId
+from trax.bounds import EARLIEST, LATEST, LONGEST_NAME, LONGEST_SECONDS
+from trax.store.types import SQLITE, BigId, utc_text
 
 if TYPE_CHECKING:
     from enum import StrEnum
@@ -89,6 +90,21 @@ class Definer:
     def one_of(self, column: str, words: type[StrEnum]) -> CheckConstraint:
         listed = ", ".join(f"'{word}'" for word in words)
         return self.check(f"{column}_known", f"{column} IN ({listed})")
+
+    def names_within(self, *columns: str) -> CheckConstraint:
+        """Names are as short as those that callers may give: an index takes no long ones."""
+        return self.check(
+            "name_lengths", " AND ".join(f"length({each}) <= {LONGEST_NAME}" for each in columns)
+        )
+
+    def moments_within(self, *columns: str) -> CheckConstraint:
+        """Times that Python has a value for, also after an addition: PostgreSQL has infinite ones."""
+        first, last = f"'{utc_text(EARLIEST)}'", f"'{utc_text(LATEST)}'"
+        ranges = [f"{each} BETWEEN {first} AND {last}" for each in columns]
+        return self.check("moment_ranges", " AND ".join(ranges))
+
+    def seconds_within(self, column: str) -> CheckConstraint:
+        return self.check(f"{column}_range", f"{column} BETWEEN 0 AND {LONGEST_SECONDS}")
 
     def check(self, name: str, condition: str) -> CheckConstraint:
         return CheckConstraint(condition, name=name)

@@ -50,6 +50,8 @@ def manifest_group(define: Definer) -> Table:
         Column("retired_at", Utc),
         define.check("priority_range", "priority BETWEEN 0 AND 31"),
         define.check("max_active_jobs_range", "max_active_jobs >= 0"),
+        define.names_within("name"),
+        define.moments_within("created_at", "updated_at", "priority_changed_at", "apply_priority_at"),
     )
     define.index("manifest_group_bound_idx", table.c.id, where=BOUND)
     define.index("manifest_group_apply_idx", table.c.apply_priority_at, where="apply_priority_at IS NOT NULL")

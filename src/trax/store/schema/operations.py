@@ -43,6 +43,8 @@ def worker(define: Definer) -> Table:
         Column("groups", JsonText),
         Column("routes", JsonText),
         Column("settings", JsonText),
+        Column("failing_loops", JsonText),
+        Column("plain_fields", JsonText),
         Column("started_at", Utc, nullable=False),
         Column("heartbeat_at", Utc, nullable=False),
         define.one_of("kind", WorkerKind),

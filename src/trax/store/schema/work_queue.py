@@ -105,6 +105,10 @@ def work_queue(define: Definer) -> Table:
         define.check("delayed_has_moment", "ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL"),
         define.check("parked_has_moment", "(parked IS NULL) = (parked_at IS NULL)"),
         define.check("dispatched_has_moment", "(status = 'dispatched') = (dispatched_at IS NOT NULL)"),
+        # Who may only enqueue writes these columns, and the dispatcher reads them for everybody.
+        define.names_within("train", "external_id", "unique_key", "former_key"),
+        define.moments_within("created_at", "scheduled_at", "scheduled_for", "parked_at", "dispatched_at"),
+        define.seconds_within("timeout_seconds"),
         storage=BUSY_TABLE,
     )
     column = table.c

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
 from starlette.responses import Response
 
 from trax.app.queue import enqueue_without_code, run_by_name
@@ -19,14 +20,18 @@ from trax.records import Metadata, WorkQueueEntry
 from trax.settings.kinds import Delay, Duration
 from trax.train import Retry
 from trax.train.annotations import name_of
+from trax.train.secrets import holds_secrets
 from trax.web.api.bodies import Body, JsonRoute
 from trax.web.api.paging import JsonWriter, Moment, Name, Priority, WholeNumber, mask_record
 from trax.web.context import InjectedContext
 from trax.web.problems import Refusal, problem
 
 if TYPE_CHECKING:
+    from pydantic_core.core_schema import WithDefaultSchema
+
     from trax.app.app import Trax
     from trax.train import Train, TrainOptions
+    from trax.web.masking import Mask
     from trax.worker.entry import QueuedEntry
 
 
@@ -59,20 +64,31 @@ def summarize_train(train: Train[Any, Any]) -> TrainSummary:
     return TrainSummary(**_summary_fields(train))
 
 
-def train_with_schemas(train: Train[Any, Any]) -> TrainWithSchemas:
+def train_with_schemas(train: Train[Any, Any], mask: Mask) -> TrainWithSchemas:
     return TrainWithSchemas(
         **_summary_fields(train),
-        input_schema=schema_of(train.input_type),
-        output_schema=schema_of(train.output_type),
+        input_schema=schema_of(train.input_type, mask),
+        output_schema=schema_of(train.output_type, mask),
     )
 
 
-def schema_of(declared_type: Any) -> dict[str, Any] | None:
-    """The JSON Schema of a type, with Python field names; None if it has none."""
+def schema_of(declared_type: Any, mask: Mask) -> dict[str, Any] | None:
+    """The JSON Schema of a type, with Python field names and no default of a secret; None if it has none."""
     try:
-        return TypeAdapter(declared_type).json_schema(by_alias=False)
+        schema = TypeAdapter(declared_type).json_schema(by_alias=False, schema_generator=_SchemaGenerator)
+        return mask.hide_in_schema(schema)
     except (PydanticUserError, NameError, TypeError):
         return None
+
+
+class _SchemaGenerator(GenerateJsonSchema):
+    """Leaves out the defaults of secrets: of `Secret[int]` pydantic shows one, or fails to encode it."""
+
+    def default_schema(self, schema: WithDefaultSchema) -> dict[str, Any]:
+        if not holds_secrets(schema["schema"]):
+            return super().default_schema(schema)
+        made = self.generate_inner(schema["schema"])
+        return made if "$ref" in made else {**made, "writeOnly": True}
 
 
 def _summary_fields(train: Train[Any, Any]) -> dict[str, Any]:
@@ -148,7 +164,7 @@ async def list_trains(context: InjectedContext) -> Response:
 @router.get("/{name:segment}", response_model=TrainWithSchemas)
 async def get_train(context: InjectedContext, name: TrainName) -> Response:
     """Get one train with the JSON Schemas of its input and output."""
-    return train_response(train_with_schemas(context.app.trains.get(name)))
+    return train_response(train_with_schemas(context.app.trains.get(name), context.mask))
 
 
 @router.post("/{name:segment}/queue", response_model=WorkQueueEntry, status_code=201)

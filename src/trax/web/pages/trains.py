@@ -76,7 +76,7 @@ async def trains(request: Request) -> Response:
 @router.get("/trains/{name:name}")
 async def train(request: Request, name: str) -> Response:
     selected = context_of(request).app.trains.get(name)
-    field = _form(selected)
+    field = _form(request, selected)
     draft = Draft(typed=default_texts(field), as_json=query_text(request, "as") == "json")
     if (run := await _source_run(request, selected, query_text(request, "like"))) is not None:
         value = context_of(request).mask.mark(run.input)
@@ -88,7 +88,7 @@ async def train(request: Request, name: str) -> Response:
 @router.post("/trains/{name:name}")
 async def run_train(request: Request, name: str) -> Response:
     selected = context_of(request).app.trains.get(name)
-    field = _form(selected)
+    field = _form(request, selected)
     form = request_form(request)
     draft = _draft(form)
     if form.get("action") != "queue":
@@ -163,7 +163,7 @@ async def _show_train(
     errors: Sequence[FieldError] = (),
     problems: Sequence[str] = (),
 ) -> Response:
-    form = render_form(_form(train), draft.typed, () if draft.as_json else errors)
+    form = render_form(_form(request, train), draft.typed, () if draft.as_json else errors)
     if errors and draft.as_json:
         problems = [f"{error.path or 'input'}: {error.message}" for error in errors]
     elif errors:
@@ -187,8 +187,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _form(train: Train[Any, Any]) -> FormField:
-    return form_of(schema_of(train.input_type) or {})
+def _form(request: Request, train: Train[Any, Any]) -> FormField:
+    return form_of(schema_of(train.input_type, context_of(request).mask) or {})
 
 
 def _facts(about: TrainSummary) -> list[tuple[str, str]]:

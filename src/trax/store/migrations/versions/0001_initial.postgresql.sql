@@ -72,6 +72,8 @@ CREATE TABLE trax.manifest_group (
     PRIMARY KEY (id),
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT max_active_jobs_range CHECK (max_active_jobs >= 0),
+    CONSTRAINT name_lengths CHECK (length(name) <= 200),
+    CONSTRAINT moment_ranges CHECK (created_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND updated_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND priority_changed_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND apply_priority_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z'),
     UNIQUE (name)
 );
 
@@ -169,7 +171,10 @@ CREATE TABLE trax.work_queue (
     CONSTRAINT attempt_range CHECK (attempt >= 1),
     CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL),
     CONSTRAINT parked_has_moment CHECK ((parked IS NULL) = (parked_at IS NULL)),
-    CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL))
+    CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL)),
+    CONSTRAINT name_lengths CHECK (length(train) <= 200 AND length(external_id) <= 200 AND length(unique_key) <= 200 AND length(former_key) <= 200),
+    CONSTRAINT moment_ranges CHECK (created_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND scheduled_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND scheduled_for BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND parked_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND dispatched_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z'),
+    CONSTRAINT timeout_seconds_range CHECK (timeout_seconds BETWEEN 0 AND 2144448000)
 )
  WITH (fillfactor = 46, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
@@ -192,6 +197,8 @@ CREATE TABLE trax.worker (
     groups JSON,
     routes JSON,
     settings JSON,
+    failing_loops JSON,
+    plain_fields JSON,
     started_at TIMESTAMP WITH TIME ZONE NOT NULL,
     heartbeat_at TIMESTAMP WITH TIME ZONE NOT NULL,
     PRIMARY KEY (id),

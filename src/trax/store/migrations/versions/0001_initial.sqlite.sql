@@ -57,6 +57,8 @@ CREATE TABLE trax_manifest_group (
     retired_at VARCHAR(27),
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT max_active_jobs_range CHECK (max_active_jobs >= 0),
+    CONSTRAINT name_lengths CHECK (length(name) <= 200),
+    CONSTRAINT moment_ranges CHECK (created_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND updated_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND priority_changed_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND apply_priority_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z'),
     UNIQUE (name)
 );
 
@@ -144,7 +146,10 @@ CREATE TABLE trax_work_queue (
     CONSTRAINT attempt_range CHECK (attempt >= 1),
     CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL),
     CONSTRAINT parked_has_moment CHECK ((parked IS NULL) = (parked_at IS NULL)),
-    CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL))
+    CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL)),
+    CONSTRAINT name_lengths CHECK (length(train) <= 200 AND length(external_id) <= 200 AND length(unique_key) <= 200 AND length(former_key) <= 200),
+    CONSTRAINT moment_ranges CHECK (created_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND scheduled_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND scheduled_for BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND parked_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND dispatched_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z'),
+    CONSTRAINT timeout_seconds_range CHECK (timeout_seconds BETWEEN 0 AND 2144448000)
 );
 
 CREATE TABLE trax_worker (
@@ -166,6 +171,8 @@ CREATE TABLE trax_worker (
     groups TEXT,
     routes TEXT,
     settings TEXT,
+    failing_loops TEXT,
+    plain_fields TEXT,
     started_at VARCHAR(27) NOT NULL,
     heartbeat_at VARCHAR(27) NOT NULL,
     CONSTRAINT kind_known CHECK (kind IN ('worker', 'receiver', 'scheduler', 'caller')),

@@ -19,7 +19,7 @@ from trax.web.api.document import document
 from trax.web.context import SharedReads, WebContext
 from trax.web.events import Fanout
 from trax.web.guard import Guard
-from trax.web.limits import WebLimits
+from trax.web.limits import BodyBudget, WebLimits
 from trax.web.masking import Mask
 from trax.web.metrics import PrometheusMetrics
 from trax.web.pages.rendering import Assets
@@ -102,6 +102,7 @@ def _build_context(
         proxies=TrustedProxies(access.trusted_proxies),
         throttle=Throttle(),
         limits=limits,
+        bodies=BodyBudget(limits),
         fanout=Fanout(app, limits),
         metrics=PrometheusMetrics(app),
         shared=SharedReads(),

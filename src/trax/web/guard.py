@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from trax.web.context import WebContext
-    from trax.web.limits import WebLimits
+    from trax.web.limits import BodyShare, WebLimits
 
 READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 LOGIN_PATHS: Final = ("/login", "/logout")
@@ -42,6 +42,7 @@ NO_ACCESS: Final = (
     "for programs configure $TRAX_WEB_TOKENS, or app.web(access=Access(…))"
 )
 MAX_FIELDS: Final = 5000
+MAX_LENGTH_DIGITS: Final = 18
 FORM: Final = "application/x-www-form-urlencoded"
 REASON: Final = "x-reason"
 REASON_FIELD: Final = "reason"
@@ -67,10 +68,15 @@ class Guard:
         browser = request.cookies.get(sessions.CSRF_COOKIE) or sessions.new_browser_id()
         is_known = sessions.CSRF_COOKIE in request.cookies or is_for_program(request) or _is_static(request)
         send = send if is_known else _with_browser_cookie(browser, request, send)
+        with self._context.bodies.share() as share:
+            await self._handle(request, browser, share, send)
+
+    async def _handle(self, request: Request, browser: str, share: BodyShare, send: Send) -> None:
+        scope, receive = request.scope, request.receive
         try:
             visitor = request.state.visitor = await self._admit(request)
             request.state.csrf_binding = visitor.session or browser
-            change = None if request.method in READ_METHODS else await self._read_change(request)
+            change = None if request.method in READ_METHODS else await self._read_change(request, share)
         except Refusal as refusal:
             response = await error_response(request, refusal)
             await response(scope, receive, send)
@@ -149,7 +155,7 @@ class Guard:
         hint = by_token if access.is_configured else NO_ACCESS
         return Refusal(problem(401, "authentication required", hint=hint), {"WWW-Authenticate": "Bearer"})
 
-    async def _read_change(self, request: Request) -> ChangeRequest:
+    async def _read_change(self, request: Request, share: BodyShare) -> ChangeRequest:
         """Check a changing request and read its whole body, since a form carries its CSRF token there."""
         visitor: Visitor = request.state.visitor
         is_program = visitor.means is Means.TOKEN
@@ -157,7 +163,7 @@ class Guard:
             raise Refusal(
                 problem(403, "requests from another origin may not make changes", code="other_origin")
             )
-        body = await _read_body(request, self._context.limits)
+        body = await _read_body(request, self._context.limits, share)
         form = request.state.form = _parse_form(request, body)
         token = request.headers.get(sessions.HEADER) or form.get(sessions.FIELD)
         is_ours = self._context.signer.is_token_for(request.state.csrf_binding, token)
@@ -205,22 +211,35 @@ def _bearer(request: Request) -> str | None:
     return secret.strip() if scheme.lower() == "bearer" else None
 
 
-async def _read_body(request: Request, limits: WebLimits) -> bytes:
+async def _read_body(request: Request, limits: WebLimits, share: BodyShare) -> bytes:
     """Read the whole body. If it is too large or too slow, stop reading and close the connection."""
+    visitor: Visitor = request.state.visitor
+    most = limits.login_body_bytes if visitor is UNAUTHENTICATED else limits.body_bytes
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and (len(declared) > MAX_LENGTH_DIGITS or int(declared) > most):
+        raise _body_too_large(most)
     parts: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for part in request.stream():
                 size += len(part)
-                if size > limits.body_bytes:
-                    detail = f"the body is larger than the limit of {limits.body_bytes} bytes"
-                    raise Refusal(problem(413, detail), {"Connection": "close"})
+                if size > most:
+                    raise _body_too_large(most)
+                if not share.take(len(part), is_known=visitor.means is not Means.ANONYMOUS):
+                    detail = "too many request bodies at the same time; try again in 1 s"
+                    raise Refusal(problem(503, detail), {"Connection": "close", "Retry-After": "1"})
                 parts.append(part)
     except TimeoutError:
         detail = f"the body did not arrive within {limits.body_seconds:g} s"
         raise Refusal(problem(408, detail), {"Connection": "close"}) from None
     return b"".join(parts)
+
+
+def _body_too_large(most: int) -> Refusal:
+    return Refusal(
+        problem(413, f"the body is larger than the limit of {most} bytes"), {"Connection": "close"}
+    )
 
 
 def _parse_form(request: Request, body: bytes) -> Form:

@@ -143,7 +143,7 @@ async def test_a_cookie_is_for_us_alone(web: FastAPI) -> None:
         answer = await client.post("/login", data=form)
 
     (cookie,) = answer.headers.get_list("set-cookie")
-    assert cookie.startswith("trax_session=")
+    assert cookie.startswith("__Host-trax_session=")
     assert {"HttpOnly", "Secure", "SameSite=Lax", "Path=/", "Max-Age=43200"} <= set(cookie.split("; "))
 
 

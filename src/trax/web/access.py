@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from trax.errors import DefinitionError, did_you_mean, format_value
-from trax.web.peer import parse_networks
+from trax.web.peer import FORWARDING_KINDS, X_FORWARDED, parse_hosts, parse_networks
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -52,6 +52,9 @@ WAITING_AT_MOST: Final = 16
 
 WAITING_FROM_ONE_ADDRESS: Final = 4
 
+WAITING_AFTER_FAILURES: Final = 8
+"""From networks that have failed before. The other places are kept for those that have not."""
+
 
 TOKENS: Final = "TRAX_WEB_TOKENS"
 
@@ -62,6 +65,10 @@ SECRET: Final = "TRAX_WEB_SECRET"  # noqa: S105 - the name of a variable
 ANONYMOUS: Final = "TRAX_WEB_ANONYMOUS"
 
 TRUSTED_PROXIES: Final = "TRAX_WEB_TRUSTED_PROXIES"
+
+FORWARDING_HEADER: Final = "TRAX_WEB_FORWARDING_HEADER"
+
+ALLOWED_HOSTS: Final = "TRAX_WEB_ALLOWED_HOSTS"
 
 OPEN_HEALTH: Final = "TRAX_WEB_OPEN_HEALTH"
 
@@ -172,7 +179,14 @@ class Access:
     insecure_local: bool = False
     """Treat every process of this machine as an operator if it connects to a loopback address."""
     trusted_proxies: Sequence[str] = ()
-    """Addresses or networks of proxies whose `X-Forwarded-For`, `X-Forwarded-Proto`, `Forwarded` are used."""
+    """Addresses or networks of proxies whose forwarding headers are used."""
+    forwarding_header: str = X_FORWARDED
+    """Which headers the proxies write: `x-forwarded-for` (with `X-Forwarded-Proto`), or `forwarded`."""
+    allowed_hosts: Sequence[str] = ()
+    """The names under which the dashboard is reached. If given, requests with another `Host` are refused.
+
+    If not, clients that nothing identifies have access only under an address or as localhost.
+    """
     open_health: bool = False
     """Serve `/health` without authentication; `/health/live` never needs any."""
 
@@ -185,6 +199,12 @@ class Access:
         if not isinstance(self.allow_anonymous, bool):
             object.__setattr__(self, "allow_anonymous", Role.parse(self.allow_anonymous))
         parse_networks(self.trusted_proxies)
+        object.__setattr__(self, "allowed_hosts", parse_hosts(self.allowed_hosts))
+        if self.forwarding_header not in FORWARDING_KINDS:
+            raise DefinitionError(
+                f"forwarding_header must be {' or '.join(FORWARDING_KINDS)} "
+                f"(got {format_value(self.forwarding_header)})"
+            )
         if self.insecure_local and self.trusted_proxies:
             raise DefinitionError(
                 "insecure_local trusts every connection from this machine, and behind a proxy these are the "
@@ -212,7 +232,9 @@ class Access:
             users={name: User(text, role) for name, role, text in _parse_list(variables, USERS)},
             secret=variables.get(SECRET) or None,
             allow_anonymous=Role.parse(anonymous) if anonymous else False,
-            trusted_proxies=tuple(filter(None, variables.get(TRUSTED_PROXIES, "").replace(",", " ").split())),
+            trusted_proxies=_parse_words(variables, TRUSTED_PROXIES),
+            forwarding_header=variables.get(FORWARDING_HEADER, "").lower() or X_FORWARDED,
+            allowed_hosts=_parse_words(variables, ALLOWED_HOSTS),
             open_health=_parse_switch(variables, OPEN_HEALTH),
         )
 
@@ -223,6 +245,10 @@ class Access:
             if hmac.compare_digest(sha256(token.secret.encode()).digest(), sent):
                 found = Visitor(name, token.role, Means.TOKEN)
         return found
+
+
+def _parse_words(environment: Mapping[str, str], variable: str) -> tuple[str, ...]:
+    return tuple(environment.get(variable, "").replace(",", " ").split())
 
 
 def _parse_switch(environment: Mapping[str, str], variable: str) -> bool:
@@ -294,21 +320,30 @@ class PasswordChecks:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="trax-passwords")
-        self._waiting: Counter[str] = Counter()
+        self._waiting: Counter[bool] = Counter()
+        """By whether they are the first of their networks."""
+        self._waiting_from: Counter[str] = Counter()
 
     @contextmanager
-    def queue(self, address: str) -> Generator[None]:
-        """Count a login while it waits; raises TooManyChecks if too many do, in total or from one address."""
+    def queue(self, networks: Sequence[str], *, is_first: bool) -> Generator[None]:
+        """Count a login while it waits; raises TooManyChecks if too many do, in total or from one network.
+
+        `networks` are those of its address. One that has not failed before (`is_first`) finds places that
+        others cannot take.
+        """
         is_full = self._waiting.total() >= WAITING_AT_MOST
-        if is_full or self._waiting[address] >= WAITING_FROM_ONE_ADDRESS:
+        has_no_place = not is_first and self._waiting[is_first] >= WAITING_AFTER_FAILURES
+        is_crowded = any(self._waiting_from[each] >= WAITING_FROM_ONE_ADDRESS for each in networks)
+        if is_full or has_no_place or is_crowded:
             raise TooManyChecks
-        self._waiting[address] += 1
+        self._waiting[is_first] += 1
+        self._waiting_from.update(networks)
         try:
             yield
         finally:
-            self._waiting[address] -= 1
-            if not self._waiting[address]:
-                del self._waiting[address]
+            self._waiting[is_first] -= 1
+            self._waiting_from.subtract(networks)
+            self._waiting_from = +self._waiting_from
 
     async def is_right(self, password: str, configured: str) -> bool:
         return await self._run(partial(matches, password, configured))

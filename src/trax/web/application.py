@@ -99,7 +99,7 @@ def _build_context(
         signer=Signer.of(access.secret),
         sessions=BrowserSessions(app, access),
         passwords=Passwords(app, access),
-        proxies=TrustedProxies(access.trusted_proxies),
+        proxies=TrustedProxies(access.trusted_proxies, access.forwarding_header),
         throttle=Throttle(),
         limits=limits,
         bodies=BodyBudget(limits),

@@ -15,11 +15,12 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 
 from trax.engine.actor import acting
+from trax.errors import format_value
 from trax.records.audit import Actor, Via
 from trax.web import sessions
-from trax.web.access import LOCAL, Means, Role, Visitor
+from trax.web.access import ALLOWED_HOSTS, LOCAL, Means, Role, Visitor
 from trax.web.context import Form, is_for_program, link, path_of
-from trax.web.peer import is_local_request, plain_path
+from trax.web.peer import cannot_be_rebound, host_of, is_allowed_host, is_local_request, plain_path
 from trax.web.problems import Refusal, problem
 from trax.web.responses import error_response
 from trax.web.sessions import cookie
@@ -65,8 +66,9 @@ class Guard:
             return
         self._context.proxies.apply_to(scope)
         request = Request(scope, receive)
-        browser = request.cookies.get(sessions.CSRF_COOKIE) or sessions.new_browser_id()
-        is_known = sessions.CSRF_COOKIE in request.cookies or is_for_program(request) or _is_static(request)
+        cookie_of_browser = request.cookies.get(sessions.browser_cookie_name(request))
+        browser = cookie_of_browser or sessions.new_browser_id()
+        is_known = bool(cookie_of_browser) or is_for_program(request) or _is_static(request)
         send = send if is_known else _with_browser_cookie(browser, request, send)
         with self._context.bodies.share() as share:
             await self._handle(request, browser, share, send)
@@ -91,6 +93,7 @@ class Guard:
     async def _admit(self, request: Request) -> Visitor:
         if self._is_public(request):
             return UNAUTHENTICATED
+        self._check_host(request)
         visitor = await self._visitor(request)
         is_open = path_of(request) in LOGIN_PATHS
         if visitor is None and not is_open:
@@ -105,6 +108,13 @@ class Guard:
                 )
             )
         return visitor
+
+    def _check_host(self, request: Request) -> None:
+        allowed, host = self._context.access.allowed_hosts, host_of(request)
+        if allowed and not is_allowed_host(host, allowed):
+            detail = f"this server is not {format_value(host)}"
+            hint = f"use one of its names, or add this one to {ALLOWED_HOSTS}"
+            raise Refusal(problem(421, detail, code="other_host", hint=hint))
 
     def _is_public(self, request: Request) -> bool:
         path = path_of(request)
@@ -131,10 +141,23 @@ class Guard:
         if known := await self._context.sessions.find_visitor(request):
             return known
         if access.anonymous is not None:
-            return Visitor("anonymous", access.anonymous, Means.ANONYMOUS)
+            return self._anonymous(request, access.anonymous)
         if access.insecure_local and is_local_request(request):
             return Visitor(LOCAL, Role.OPERATOR, Means.ANONYMOUS)
         return None
+
+    def _anonymous(self, request: Request, role: Role) -> Visitor:
+        """A client that nothing identifies. A page of another site must not be one, by rebinding its name."""
+        if not (self._context.access.allowed_hosts or cannot_be_rebound(host := host_of(request))):
+            raise Refusal(
+                problem(
+                    403,
+                    f"without an account this is open as an address or localhost, not as {format_value(host)}",
+                    code="other_host",
+                    hint=f"configure its names: {ALLOWED_HOSTS}, or Access(allowed_hosts=…)",
+                )
+            )
+        return Visitor("anonymous", role, Means.ANONYMOUS)
 
     def _refusal(self, request: Request) -> Refusal:
         access = self._context.access
@@ -271,7 +294,7 @@ def _with_browser_cookie(browser: str, request: Request, send: Send) -> Send:
     async def send_with_cookie(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(raw=message["headers"]).append(
-                "Set-Cookie", cookie(request, sessions.CSRF_COOKIE, browser)
+                "Set-Cookie", cookie(request, sessions.browser_cookie_name(request), browser)
             )
         await send(message)
 

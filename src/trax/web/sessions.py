@@ -92,7 +92,22 @@ class BrowserSessions:
 def cookie_name(request: Request) -> str:
     """Include the port, because browsers share cookies between all ports of a host."""
     port = request.headers.get("host", "").rpartition(":")[2]
-    return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
+    name = f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
+    return f"{_prefix(request)}{name}"
+
+
+def browser_cookie_name(request: Request) -> str:
+    return f"{_prefix(request)}{CSRF_COOKIE}"
+
+
+def _prefix(request: Request) -> str:
+    """With TLS, a prefix: other hosts of the domain, and pages without TLS, cannot set such a cookie.
+
+    `__Host-` also needs the path `/`, so below a mount path it is `__Secure-`.
+    """
+    if request.scope.get("scheme") != "https":
+        return ""
+    return "__Secure-" if request.scope.get("root_path") else "__Host-"
 
 
 def set_cookie(request: Request, response: Response, secret: str, lifetime: timedelta) -> None:

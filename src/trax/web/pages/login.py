@@ -16,6 +16,7 @@ from trax.web.context import context_of, csrf_token, link, request_form, safe_ne
 from trax.web.pages.formats import whole_number
 from trax.web.pages.listing import ROWS, by_id, query_number, query_text
 from trax.web.pages.rendering import Message, run_action, show, show_plain
+from trax.web.peer import is_head
 from trax.web.problems import Refusal, problem
 from trax.web.sessions import delete_cookie, set_cookie
 from trax.web.throttle import Attempt, throttle_refusal
@@ -37,7 +38,7 @@ async def login(request: Request) -> Response:
     token, onward = request.query_params.get("token"), safe_next(request.query_params.get("next"))
     if token and visitor_of(request).means is Means.SESSION:
         return _redirect(request, onward)  # already signed in: the link was opened again
-    if token:
+    if token and not is_head(request):  # mail programs and chats check links with HEAD
         return await _enter_by_link(request, token, onward)
     return _form(request, onward)
 
@@ -72,11 +73,12 @@ async def _log_in(request: Request, name: str, password: str) -> str:
     attempt = Attempt.of(name, address)
     if wait := context.throttle.reserve(attempt):
         raise throttle_refusal("too many login attempts", wait)
+    is_first = context.throttle.is_first(attempt)
     await context.throttle.slow_down(attempt)
     if not context.access.users:
         raise Refusal(problem(401, "login is not available: no users are configured", code="wrong_password"))
     try:
-        user = await context.passwords.find_user(name, password, address=attempt.address.address)
+        user = await context.passwords.find_user(name, password, networks=attempt.networks, is_first=is_first)
     except TooManyChecks:
         context.throttle.withdraw(attempt)
         raise throttle_refusal("too many logins at the same time", 1.0) from None

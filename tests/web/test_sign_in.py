@@ -77,7 +77,10 @@ async def test_a_link_signs_one_browser_in_as_local_operator(web: FastAPI, h: Ha
 
     assert (opened.status_code, opened.headers["location"]) == (303, "/groups")
     assert changed.status_code == 200
-    assert [(one["actor"], one["action"]) for one in audit] == [("local", "settings.update")]
+    assert [(one["actor"], one["action"]) for one in audit] == [
+        ("local", "settings.update"),
+        ("local", "sessions.begin"),
+    ]
 
 
 async def test_a_link_works_once(web: FastAPI, h: Harness) -> None:

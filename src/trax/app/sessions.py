@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -10,8 +11,9 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from trax.engine.actor import record_audit
+from trax.engine.actor import acting, record_audit
 from trax.errors import StoreError
+from trax.records.audit import Actor, Via
 from trax.records.listing import SessionFilter
 from trax.schedule.validate import ID_OR_NONE, PAGE, TEXT, check_names, validate_ids
 from trax.store import web_sessions
@@ -19,6 +21,7 @@ from trax.store.web_sessions import StoredSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from trax.records.audit import NewWebSession, WebSession
     from trax.records.listing import Count, RecordPage
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
 NOUN: Final = "session"
 LINK_LIFETIME: Final = timedelta(hours=1)
 MARK_SEEN_EVERY: Final = timedelta(minutes=1)
@@ -34,6 +38,9 @@ MARK_SEEN_EVERY: Final = timedelta(minutes=1)
 FRESH_SECONDS: Final = 3.0
 """Cache time: a session that another process ended may be valid here for this long."""
 MAX_CACHED_SESSIONS: Final = 1_000
+MOST_FAILURES: Final = 200
+SECONDS_PER_FAILURE: Final = 30.0
+UNAUTHENTICATED: Final = "unauthenticated"
 
 
 class Sessions:
@@ -42,6 +49,7 @@ class Sessions:
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
         self.cache = SessionCache()
+        self._failures = FailureBudget()
 
     async def list(
         self,
@@ -110,6 +118,17 @@ class Sessions:
         store = await self._store.open()
         return await store.call(_claim_link, store, digest(token), new, lifetime)
 
+    async def record_failure(self, failure: FailedSignIn) -> None:
+        """Write a failed sign-in to the audit, unless there were too many: then the next entry counts it."""
+        count = self._failures.take()
+        if not count:
+            return
+        try:
+            store = await self._store.open()
+            await store.call(_record_failure, store, failure, count)
+        except StoreError as error:
+            logger.warning("dashboard: a failed sign-in is not in the audit: %s", error)
+
     async def find(self, secret: str) -> StoredSession | None:
         """The session with this secret. Called for every request, so cached."""
         key = digest(secret)
@@ -146,6 +165,38 @@ class _CachedSession:
 class _LoadedSession:
     session: StoredSession
     needs_seen_mark: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedSignIn:
+    """A failed sign-in. `user` is None for an unknown name: people type passwords there by mistake."""
+
+    why: str
+    address: str
+    user: str | None = None
+
+
+@dataclass(slots=True)
+class FailureBudget:
+    """How many failed sign-ins may be written: many at once, then one in a while. Strangers cause them."""
+
+    clock: Callable[[], float] = time.monotonic
+    _left: float = MOST_FAILURES
+    _at: float | None = None
+    _omitted: int = 0
+
+    def take(self) -> int:
+        """How many failures the next entry stands for; 0 if this one is not to be written."""
+        now = self.clock()
+        passed = 0.0 if self._at is None else now - self._at
+        self._left = min(float(MOST_FAILURES), self._left + passed / SECONDS_PER_FAILURE)
+        self._at = now
+        if self._left < 1:
+            self._omitted += 1
+            return 0
+        count, self._omitted = self._omitted + 1, 0
+        self._left -= 1
+        return count
 
 
 @dataclass(slots=True)
@@ -212,7 +263,7 @@ def _insert_session(
     connection: Connection, store: Store, new: NewWebSession, lifetime: timedelta, replaced: str
 ) -> WebSession:
     web_sessions.delete_key(connection, replaced)
-    return web_sessions.insert_session(connection, new, now=store.now(connection), lifetime=lifetime)
+    return _begin(connection, new, store.now(connection), lifetime)
 
 
 def _insert_link(connection: Connection, store: Store, key: str) -> None:
@@ -227,7 +278,23 @@ def _claim_link(
     now = store.now(connection)
     if not web_sessions.redeem_link(connection, key, now=now):
         return None
-    return web_sessions.insert_session(connection, new, now=now, lifetime=lifetime)
+    return _begin(connection, new, now, lifetime)
+
+
+def _begin(connection: Connection, new: NewWebSession, now: datetime, lifetime: timedelta) -> WebSession:
+    session = web_sessions.insert_session(connection, new, now=now, lifetime=lifetime)
+    with acting(Actor(new.user, Via.DASHBOARD)):
+        after = {"user": new.user, "means": new.means, "address": new.address}
+        record_audit(connection, "sessions.begin", NOUN, [session.id], now=now, after=after)
+    return session
+
+
+def _record_failure(connection: Connection, store: Store, failure: FailedSignIn, count: int) -> None:
+    now = store.now(connection)
+    ids = () if failure.user is None else (failure.user,)
+    with acting(Actor(UNAUTHENTICATED, Via.DASHBOARD)):
+        after = {"why": failure.why, "address": failure.address}
+        record_audit(connection, "sessions.refuse", NOUN, ids, now=now, count=count, after=after)
 
 
 def _end_ids(connection: Connection, store: Store, ids: list[int]) -> list[int]:

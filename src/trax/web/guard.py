@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 
+from trax.app.sessions import FailedSignIn
 from trax.engine.actor import acting
 from trax.errors import format_value
 from trax.records.audit import Actor, Via
@@ -137,7 +138,7 @@ class Guard:
         if wait:
             raise throttle_refusal("too many wrong tokens", wait)
         if secret is not None:
-            throttle.note_wrong_token(address, secret)
+            await self._note_wrong_token(address, secret)
         if known := await self._context.sessions.find_visitor(request):
             return known
         if access.anonymous is not None:
@@ -146,13 +147,20 @@ class Guard:
             return Visitor(LOCAL, Role.OPERATOR, Means.ANONYMOUS)
         return None
 
+    async def _note_wrong_token(self, address: str, secret: str) -> None:
+        is_new = not self._context.throttle.is_known_wrong(secret)
+        self._context.throttle.note_wrong_token(address, secret)
+        if is_new:
+            failure = FailedSignIn(why="wrong token", address=address)
+            await self._context.app.sessions.record_failure(failure)
+
     def _anonymous(self, request: Request, role: Role) -> Visitor:
         """A client that nothing identifies. A page of another site must not be one, by rebinding its name."""
         if not (self._context.access.allowed_hosts or cannot_be_rebound(host := host_of(request))):
             raise Refusal(
                 problem(
                     403,
-                    f"without an account this is open as an address or localhost, not as {format_value(host)}",
+                    f"without an account this is open as address or localhost, not as {format_value(host)}",
                     code="other_host",
                     hint=f"configure its names: {ALLOWED_HOSTS}, or Access(allowed_hosts=…)",
                 )

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from trax.app.sessions import FailedSignIn
 from trax.errors import TraxError, count_noun
 from trax.web.access import Means, TooManyChecks
 from trax.web.api.sessions import sessions_for
@@ -83,8 +84,11 @@ async def _log_in(request: Request, name: str, password: str) -> str:
         context.throttle.withdraw(attempt)
         raise throttle_refusal("too many logins at the same time", 1.0) from None
     if user is None:
-        why = "wrong password" if name in context.access.users else "unknown name"
+        is_known = name in context.access.users
+        why = "wrong password" if is_known else "unknown name"
         logger.warning("login from %s failed: %s", address, why)
+        failure = FailedSignIn(why=why, address=address, user=name if is_known else None)
+        await context.app.sessions.record_failure(failure)
         raise Refusal(problem(401, "wrong name or password", code="wrong_password"))
     context.throttle.forgive(attempt)
     return await context.sessions.begin(request, name, user)
@@ -97,7 +101,10 @@ async def _log_in_by_link(request: Request, token: str) -> str | None:
         raise throttle_refusal("too many invalid links", wait)
     session = await context.sessions.begin_by_link(request, token)
     if session is None:
+        is_new = not context.throttle.is_known_wrong(token)
         context.throttle.note_wrong_token(address, token)
+        if is_new:
+            await context.app.sessions.record_failure(FailedSignIn(why="invalid link", address=address))
     return session
 
 

@@ -6,10 +6,10 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from trax.engine.actor import acting, record_audit
 from trax.errors import StoreError
@@ -104,19 +104,19 @@ class Sessions:
         await store.call(_insert_link, store, digest(token))
         return token
 
-    async def begin(self, new: NewWebSession, *, lifetime: timedelta, replaces: str | None) -> WebSession:
+    async def begin(self, new: NewWebSession, *, times: SessionTimes, replaces: str | None) -> WebSession:
         """Sign a browser in. `replaces` is the secret of its previous session, which ends."""
         store = await self._store.open()
-        session = await store.call(_insert_session, store, new, lifetime, digest(replaces or ""))
+        session = await store.call(_insert_session, store, new, times, digest(replaces or ""))
         self.cache.clear()
         return session
 
     async def begin_by_link(
-        self, token: str, new: NewWebSession, *, lifetime: timedelta
+        self, token: str, new: NewWebSession, *, times: SessionTimes
     ) -> WebSession | None:
         """Sign a browser in that opened a link; None if the link was used or has expired."""
         store = await self._store.open()
-        return await store.call(_claim_link, store, digest(token), new, lifetime)
+        return await store.call(_claim_link, store, digest(token), new, times)
 
     async def record_failure(self, failure: FailedSignIn) -> None:
         """Write a failed sign-in to the audit, unless there were too many: then the next entry counts it."""
@@ -129,18 +129,22 @@ class Sessions:
         except StoreError as error:
             logger.warning("dashboard: a failed sign-in is not in the audit: %s", error)
 
-    async def find(self, secret: str) -> StoredSession | None:
-        """The session with this secret. Called for every request, so cached."""
+    async def find(
+        self, secret: str, *, times: SessionTimes | None = None, is_use: bool = True
+    ) -> StoredSession | None:
+        """The session with this secret. Called for every request, so cached.
+
+        A use prolongs it, within `times`; requests that a page makes by itself are none.
+        """
         key = digest(secret)
-        if (known := self.cache.get(key)) is not None:
-            return known.session
-        version, store = self.cache.version, await self._store.open()
-        found = await store.ask(_load, store, key)
-        session = None if found is None else found.session
-        self.cache.put(key, session, version)
-        if found is not None and found.needs_seen_mark:
-            await _mark_seen(store, found.session.session.id)
-        return session
+        known, store = self.cache.get(key), await self._store.open()
+        if known is None:
+            version = self.cache.version
+            known = self.cache.put(key, await store.ask(_load, store, key), version)
+        if known.session is not None and known.needs_seen_mark and is_use:
+            self.cache.note_seen(key)
+            await _mark_seen(store, known.session.session, times)
+        return known.session
 
     async def _end(self, verb: Callable[..., list[int]], selection: object) -> list[int]:
         store = await self._store.open()
@@ -158,6 +162,7 @@ def digest(secret: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _CachedSession:
     session: StoredSession | None
+    needs_seen_mark: bool
     until: float
 
 
@@ -165,6 +170,17 @@ class _CachedSession:
 class _LoadedSession:
     session: StoredSession
     needs_seen_mark: bool
+
+
+class SessionTimes(NamedTuple):
+    """How long sessions last: at most `lifetime`, and `idle` without a use."""
+
+    lifetime: timedelta
+    idle: timedelta | None = None
+
+    def end(self, created_at: datetime, used_at: datetime) -> datetime:
+        end = created_at + self.lifetime
+        return end if self.idle is None else min(end, used_at + self.idle)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,13 +227,24 @@ class SessionCache:
         known = self._sessions.get(key)
         return known if known is not None and self.clock() < known.until else None
 
-    def put(self, key: str, session: StoredSession | None, version: int) -> None:
+    def put(self, key: str, found: _LoadedSession | None, version: int) -> _CachedSession:
         """Cache a session, unless one was ended since `version`: it may be this one."""
-        if version != self.version:
-            return
-        if len(self._sessions) >= MAX_CACHED_SESSIONS:
-            self._sessions.clear()
-        self._sessions[key] = _CachedSession(session, self.clock() + FRESH_SECONDS)
+        until = self.clock() + FRESH_SECONDS
+        cached = (
+            _CachedSession(None, needs_seen_mark=False, until=until)
+            if found is None
+            else _CachedSession(found.session, found.needs_seen_mark, until)
+        )
+        if version == self.version:
+            if len(self._sessions) >= MAX_CACHED_SESSIONS:
+                self._sessions.clear()
+            self._sessions[key] = cached
+        return cached
+
+    def note_seen(self, key: str) -> None:
+        """Its use is being written: the next requests need not write it again."""
+        if key in self._sessions:
+            self._sessions[key] = replace(self._sessions[key], needs_seen_mark=False)
 
     def clear(self) -> None:
         self.version += 1
@@ -247,23 +274,27 @@ def _query(
     return query(connection, wanted, **keywords)
 
 
-async def _mark_seen(store: Store, session_id: int) -> None:
-    """Update last_seen_at; a failure must not fail the request."""
+async def _mark_seen(store: Store, session: WebSession, times: SessionTimes | None) -> None:
+    """Write the use of a session; a failure must not fail the request."""
     try:
-        await store.call(_write_seen, store, session_id)
+        await store.call(_write_seen, store, session, times)
     except StoreError:
         return
 
 
-def _write_seen(connection: Connection, store: Store, session_id: int) -> None:
-    web_sessions.mark_seen(connection, session_id, now=store.now(connection))
+def _write_seen(
+    connection: Connection, store: Store, session: WebSession, times: SessionTimes | None
+) -> None:
+    now = store.now(connection)
+    expires_at = session.expires_at if times is None else times.end(session.created_at, now)
+    web_sessions.mark_seen(connection, session.id, now=now, expires_at=expires_at)
 
 
 def _insert_session(
-    connection: Connection, store: Store, new: NewWebSession, lifetime: timedelta, replaced: str
+    connection: Connection, store: Store, new: NewWebSession, times: SessionTimes, replaced: str
 ) -> WebSession:
     web_sessions.delete_key(connection, replaced)
-    return _begin(connection, new, store.now(connection), lifetime)
+    return _begin(connection, new, store.now(connection), times)
 
 
 def _insert_link(connection: Connection, store: Store, key: str) -> None:
@@ -273,16 +304,16 @@ def _insert_link(connection: Connection, store: Store, key: str) -> None:
 
 
 def _claim_link(
-    connection: Connection, store: Store, key: str, new: NewWebSession, lifetime: timedelta
+    connection: Connection, store: Store, key: str, new: NewWebSession, times: SessionTimes
 ) -> WebSession | None:
     now = store.now(connection)
     if not web_sessions.redeem_link(connection, key, now=now):
         return None
-    return _begin(connection, new, now, lifetime)
+    return _begin(connection, new, now, times)
 
 
-def _begin(connection: Connection, new: NewWebSession, now: datetime, lifetime: timedelta) -> WebSession:
-    session = web_sessions.insert_session(connection, new, now=now, lifetime=lifetime)
+def _begin(connection: Connection, new: NewWebSession, now: datetime, times: SessionTimes) -> WebSession:
+    session = web_sessions.insert_session(connection, new, now=now, expires_at=times.end(now, now))
     with acting(Actor(new.user, Via.DASHBOARD)):
         after = {"user": new.user, "means": new.means, "address": new.address}
         record_audit(connection, "sessions.begin", NOUN, [session.id], now=now, after=after)

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import partial
 from hashlib import sha256
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
@@ -79,9 +80,24 @@ SWITCH: Final = {"1": True, "true": True, "yes": True, "0": False, "false": Fals
 
 MIN_SECRET_LENGTH: Final = 16
 
+TOKEN_HASH: Final = re.compile(r"sha256\.[0-9a-f]{64}", re.ASCII)
+
+CREATE_TOKEN: Final = "create one with `trax dashboard --create-token`"  # noqa: S105
+
+SHORTEST_PASSWORD: Final = 12
+
+LONGEST_PASSWORD: Final = 1000
+
+FEWEST_CHARACTERS: Final = 5
+
 CREATE_SECRET: Final = 'create one with: python -c "import secrets; print(secrets.token_urlsafe())"'  # noqa: S105
 
 SESSION_LIFETIME: Final = timedelta(hours=12)
+
+SESSION_IDLE_TIMEOUT: Final = timedelta(hours=2)
+
+SHORTEST_IDLE_TIMEOUT: Final = timedelta(minutes=5)
+"""Uses are written once a minute."""
 
 
 class Role(StrEnum):
@@ -125,18 +141,44 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A secret that a program sends as `Authorization: Bearer …`."""
+    """A secret that a program sends as `Authorization: Bearer …`.
+
+    `secret` is the hash that `trax dashboard --create-token` prints, or the secret itself, of which only the
+    hash is kept. The secret is long and random, so its hash needs no salt and no cost.
+    """
 
     secret: str = field(repr=False)
     role: Role = Role.VIEWER
+    expires_at: datetime | None = None
 
     def __post_init__(self) -> None:
-        if len(self.secret) < MIN_SECRET_LENGTH:
+        if not TOKEN_HASH.fullmatch(self.secret):
+            if len(self.secret) < MIN_SECRET_LENGTH:
+                raise DefinitionError(
+                    f"a token secret needs {MIN_SECRET_LENGTH} characters or more (got {len(self.secret)}); "
+                    f"{CREATE_TOKEN}"
+                )
+            object.__setattr__(self, "secret", hash_token(self.secret))
+        if self.expires_at is not None and self.expires_at.tzinfo is None:
             raise DefinitionError(
-                f"a token secret needs {MIN_SECRET_LENGTH} characters or more (got {len(self.secret)}); "
-                f"{CREATE_SECRET}"
+                f"expires_at of a token needs a time zone, such as UTC (got {format_value(self.expires_at)})"
             )
         object.__setattr__(self, "role", Role.parse(self.role))
+
+    @classmethod
+    def parse(cls, name: str, role: Role, text: str) -> Self:
+        """Parse the third part of an entry of `TRAX_WEB_TOKENS`: a hash, or a hash and its last day."""
+        hashed, colon, day = text.partition(":")
+        if not colon or not TOKEN_HASH.fullmatch(hashed):
+            return cls(text, role)
+        try:
+            end = datetime.combine(date.fromisoformat(day), time(), UTC) + timedelta(days=1)
+        except (ValueError, OverflowError):
+            raise DefinitionError(
+                f"the last day of token {format_value(name)} must be like 2027-12-31 "
+                f"(got {format_value(day)})"
+            ) from None
+        return cls(hashed, role, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +218,8 @@ class Access:
     """Allow unauthenticated access: as an operator (True), or in the given role."""
     secret: str | None = field(default=None, repr=False)
     session_lifetime: timedelta = SESSION_LIFETIME
+    session_idle_timeout: timedelta | None = SESSION_IDLE_TIMEOUT
+    """A session that nobody uses for this long ends; an open page alone is no use. None: no limit."""
     insecure_local: bool = False
     """Treat every process of this machine as an operator if it connects to a loopback address."""
     trusted_proxies: Sequence[str] = ()
@@ -198,6 +242,11 @@ class Access:
             )
         if not isinstance(self.allow_anonymous, bool):
             object.__setattr__(self, "allow_anonymous", Role.parse(self.allow_anonymous))
+        if self.session_idle_timeout is not None and self.session_idle_timeout < SHORTEST_IDLE_TIMEOUT:
+            raise DefinitionError(
+                f"session_idle_timeout must be {format_value(SHORTEST_IDLE_TIMEOUT)} or more, or None "
+                f"(got {format_value(self.session_idle_timeout)})"
+            )
         parse_networks(self.trusted_proxies)
         object.__setattr__(self, "allowed_hosts", parse_hosts(self.allowed_hosts))
         if self.forwarding_header not in FORWARDING_KINDS:
@@ -228,7 +277,9 @@ class Access:
         variables = os.environ if environment is None else environment
         anonymous = variables.get(ANONYMOUS, "")
         return cls(
-            tokens={name: Token(text, role) for name, role, text in _parse_list(variables, TOKENS)},
+            tokens={
+                name: Token.parse(name, role, text) for name, role, text in _parse_list(variables, TOKENS)
+            },
             users={name: User(text, role) for name, role, text in _parse_list(variables, USERS)},
             secret=variables.get(SECRET) or None,
             allow_anonymous=Role.parse(anonymous) if anonymous else False,
@@ -238,11 +289,12 @@ class Access:
             open_health=_parse_switch(variables, OPEN_HEALTH),
         )
 
-    def holder_of(self, secret: str) -> Visitor | None:
+    def holder_of(self, secret: str, now: datetime) -> Visitor | None:
         """Find the holder of a token. All tokens are compared in constant time, so timing reveals nothing."""
-        sent, found = sha256(secret.encode()).digest(), None
+        sent, found = hash_token(secret), None
         for name, token in self.tokens.items():
-            if hmac.compare_digest(sha256(token.secret.encode()).digest(), sent):
+            is_valid = token.expires_at is None or now < token.expires_at
+            if hmac.compare_digest(token.secret, sent) and is_valid:
                 found = Visitor(name, token.role, Means.TOKEN)
         return found
 
@@ -269,6 +321,29 @@ def _parse_list(environment: Mapping[str, str], variable: str) -> list[tuple[str
             )
         entries.append((name, Role.parse(role), text))
     return entries
+
+
+def hash_token(secret: str) -> str:
+    """The hash of a token's secret, for the configuration."""
+    return f"sha256.{sha256(secret.encode(errors='surrogatepass')).hexdigest()}"
+
+
+def check_password(password: str) -> None:
+    """Raise for a password that is easy to guess, or that a login could not send."""
+    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
+        raise DefinitionError(
+            f"a password needs {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters (got {len(password)})"
+        )
+    plain = password.lower()
+    repeats = any(
+        plain == (plain[:size] * len(plain))[: len(plain)] for size in range(1, len(plain) // 2 + 1)
+    )
+    runs = sum(abs(ord(second) - ord(first)) <= 1 for first, second in pairwise(plain))
+    if repeats or len(set(plain)) < FEWEST_CHARACTERS or runs > len(plain) // 2:
+        raise DefinitionError(
+            "this password is a repetition or a sequence, and easy to guess; use several words, or "
+            "characters from a password manager"
+        )
 
 
 def hash_password(password: str, *, cost_log2: int = COST_LOG2) -> str:

@@ -15,12 +15,14 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 
 from trax.app.sessions import FailedSignIn
+from trax.clock import utc_now
 from trax.engine.actor import acting
 from trax.errors import format_value
 from trax.records.audit import Actor, Via
 from trax.web import sessions
 from trax.web.access import ALLOWED_HOSTS, LOCAL, Means, Role, Visitor
 from trax.web.context import Form, is_for_program, link, path_of
+from trax.web.pages.rendering import LIVE
 from trax.web.peer import cannot_be_rebound, host_of, is_allowed_host, is_local_request, plain_path
 from trax.web.problems import Refusal, problem
 from trax.web.responses import error_response
@@ -39,6 +41,7 @@ PUBLIC_PATHS: Final = ("/health/live",)
 PUBLIC_PREFIXES: Final = ("/static/",)
 """Served without authentication and without reading the session: they must work without the database."""
 HEALTH: Final = "/health"
+EVENTS: Final = "/api/v1/events"
 NO_ACCESS: Final = (
     "open the link that the server printed at startup, or print a new one with `trax sessions link`; "
     "for programs configure $TRAX_WEB_TOKENS, or app.web(access=Access(…))"
@@ -131,7 +134,7 @@ class Guard:
         address = request.client.host if request.client else ""
         secret = _bearer(request) if access.tokens else None
         wait = 0.0 if secret is None else throttle.wait_for_token(address, secret)
-        if secret is not None and not wait and (known := access.holder_of(secret)):
+        if secret is not None and not wait and (known := access.holder_of(secret, utc_now())):
             return known
         if access.authorize is not None and (known := await _hook_visitor(access.authorize(request))):
             return known
@@ -139,7 +142,7 @@ class Guard:
             raise throttle_refusal("too many wrong tokens", wait)
         if secret is not None:
             await self._note_wrong_token(address, secret)
-        if known := await self._context.sessions.find_visitor(request):
+        if known := await self._context.sessions.find_visitor(request, is_use=_is_use(request)):
             return known
         if access.anonymous is not None:
             return self._anonymous(request, access.anonymous)
@@ -231,6 +234,11 @@ def _return_path(request: Request) -> str | None:
     if request.method not in READ_METHODS or path == "/":
         return None
     return f"{path}?{query}" if query else path
+
+
+def _is_use(request: Request) -> bool:
+    """Whether a person may have asked for this: an open page asks for events and renews itself."""
+    return LIVE not in request.headers and path_of(request) != EVENTS
 
 
 def _is_static(request: Request) -> bool:

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from trax.app.sessions import FailedSignIn
 from trax.errors import TraxError, count_noun
-from trax.web.access import Means, TooManyChecks
+from trax.web.access import LONGEST_PASSWORD, Means, TooManyChecks
 from trax.web.api.sessions import sessions_for
 from trax.web.context import context_of, csrf_token, link, request_form, safe_next, visitor_of
 from trax.web.pages.formats import whole_number
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 router = APIRouter()
-LONGEST_PASSWORD: Final = 1000
 EVERYWHERE: Final = "everywhere"
 LINK_USED: Final = "This link has already been used or has expired."
 LINKS_DISABLED: Final = "Sign-in links are disabled because access is configured. Log in with your name."

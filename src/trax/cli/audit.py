@@ -87,9 +87,9 @@ def export(
     """
 
     async def write(app: Trax) -> None:
-        times = {"since": await moment_of(app, since), "until": await moment_of(app, until)}
+        start, end = await moment_of(app, since), await moment_of(app, until)
         last = after or 0
-        while page := await app.audit.list(after=last, limit=LONGEST_PAGE, **times):
+        while page := await app.audit.list(after=last, limit=LONGEST_PAGE, since=start, until=end):
             for entry in reversed(page):
                 show_json_line(entry)
             last = page[0].id

@@ -36,6 +36,7 @@ LOCKS = {
         "sqs",
     ],
     "core.txt": ["pyproject.toml"],
+    "extras.txt": ["pyproject.toml", "--all-extras", "--constraint", "requirements/core.txt"],
     "bench.txt": ["requirements/bench.in"],
     "docs.txt": ["requirements/docs.in"],
 }

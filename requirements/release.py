@@ -1,7 +1,8 @@
 """What a release is made of, and what is known against it.
 
 audit    known vulnerabilities of every pinned package, where an index that knows them is reachable
-sbom     a CycloneDX bill of materials of the wheel with the pinned core: dist/trax-scheduler-VERSION.cdx.json
+sbom     CycloneDX bills of materials: dist/trax-scheduler-VERSION.cdx.json of the wheel with the pinned core,
+         and dist/trax-scheduler-extras-VERSION.cdx.json of all extras
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any, NamedTuple
 
 PROJECT = Path(__file__).parent.parent
 REQUIREMENTS = PROJECT / "requirements"
-LOCKS = ("core.txt", "dev.txt", "uv.txt")
+LOCKS = ("core.txt", "extras.txt", "dev.txt", "uv.txt")
+PYPROJECT = PROJECT / "pyproject.toml"
 BIN = Path(sys.executable).parent
 
 
@@ -31,7 +33,7 @@ class Audit(NamedTuple):
     @property
     def line(self) -> str:
         if not self.audited:
-            return f"{self.lock}: not audited, no index with vulnerability data is reachable"
+            return f"{self.lock}: NOT AUDITED, no index with vulnerability data is reachable"
         skipped = f", {self.unknown} unknown to the index" if self.unknown else ""
         return f"{self.lock}: {self.audited} packages audited{skipped}, {len(self.findings)} vulnerabilities"
 
@@ -42,7 +44,7 @@ def main(verb: str, *arguments: str) -> None:
         sys.exit(report(audits))
     elif verb == "sbom":
         folder = Path(arguments[0]) if arguments else PROJECT / "dist"
-        sys.stdout.write(f"{build_sbom(folder)}\n")
+        sys.stdout.write(f"{build_sbom(folder)}\n{build_extras_sbom(folder)}\n")
     else:
         sys.exit(f"unknown verb {verb!r}; expected audit or sbom")
 
@@ -72,18 +74,16 @@ def read_report(lock: str, text: str) -> Audit:
 
 
 def report(audits: list[Audit]) -> int:
-    """Print what was found; the exit code is 1 where something was."""
+    """Print what was found; the exit code is 1 if something was, or if a lock was not audited at all."""
     for audit in audits:
         sys.stdout.write("\n  ".join([audit.line, *audit.findings]) + "\n")
-    return int(any(audit.findings for audit in audits))
+    return int(any(audit.findings or not audit.audited for audit in audits))
 
 
 def build_sbom(folder: Path) -> Path:
     """Install the wheel and the pinned core into an empty environment, and list what is there."""
-    pyproject = PROJECT / "pyproject.toml"
-    version = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]["version"]
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"trax-scheduler-{version}.cdx.json"
+    target = folder / f"trax-scheduler-{_version()}.cdx.json"
     with tempfile.TemporaryDirectory() as place:
         python = Path(place) / "venv" / "bin" / "python"
         _run(BIN / "uv", "venv", "--quiet", "--python", sys.executable, python.parent.parent)
@@ -92,8 +92,21 @@ def build_sbom(folder: Path) -> Path:
         _run(BIN / "python", "-m", "hatchling", "build", "--target", "wheel", "--directory", place)
         _run(BIN / "uv", "pip", "install", *into, "--no-deps", *Path(place).glob("*.whl"))
         how = ("--mc-type", "library", "--output-reproducible", "--output-file", target)
-        _run(BIN / "cyclonedx-py", "environment", "--pyproject", pyproject, *how, python)
+        _run(BIN / "cyclonedx-py", "environment", "--pyproject", PYPROJECT, *how, python)
     return target
+
+
+def build_extras_sbom(folder: Path) -> Path:
+    """List the pinned packages of all extras. They are not installed: a lock has all platforms in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"trax-scheduler-extras-{_version()}.cdx.json"
+    how = ("--mc-type", "library", "--output-reproducible", "--output-file", target)
+    _run(BIN / "cyclonedx-py", "requirements", "--pyproject", PYPROJECT, *how, REQUIREMENTS / "extras.txt")
+    return target
+
+
+def _version() -> str:
+    return tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["version"]
 
 
 def _versions(found: dict[str, Any]) -> str:

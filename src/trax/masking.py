@@ -23,6 +23,8 @@ SECRET_KEY: Final = "$secret"  # noqa: S105
 NOT_STORED: Final = "masked"
 """The value under `$secret` of a secret that was not to be stored."""
 
+LONGEST_CACHED_NAME: Final = 256
+
 IsSecret: TypeAlias = Callable[[str], bool]
 
 WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -66,9 +68,13 @@ class MaskedSecret(str):
         return MaskedSecret, (self.stored,)
 
 
-@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Whether a value under this name is a secret."""
+    # Names come from outside, in inputs: a long one is judged each time, and never kept.
+    return _is_known_secret(name) if len(name) <= LONGEST_CACHED_NAME else _is_secret_name(name)
+
+
+def _is_secret_name(name: str) -> bool:
     words = [word.lower() for word in WORD.findall(name)]
     if WHOLE_NAME.fullmatch(" ".join(words)):
         return True
@@ -79,6 +85,9 @@ def is_secret_name(name: str) -> bool:
     ):
         return False
     return not HARMLESS_FIRST.fullmatch(words[0]) and not HARMLESS_LAST.fullmatch(words[-1])
+
+
+_is_known_secret: Final = lru_cache(maxsize=4096)(_is_secret_name)
 
 
 def hide_secrets(value: Any, is_secret: IsSecret = is_secret_name, outer: tuple[int, ...] = ()) -> Any:

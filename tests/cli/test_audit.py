@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
+import json
+import os
+import pwd
 from typing import TYPE_CHECKING
 
 import pytest
+
+from trax.cli import audit
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Railway
@@ -23,7 +27,11 @@ def test_what_a_command_changes_is_written_down_and_undone(operator: Operator) -
     operator("groups", "set", "etl", "--max-active-jobs", "5", "--reason", "month end")
 
     (entry,) = operator.json("audit", "list")
-    assert (entry["actor"], entry["via"], entry["reason"]) == (getpass.getuser(), "cli", "month end")
+    assert (entry["actor"], entry["via"], entry["reason"]) == (
+        pwd.getpwuid(os.getuid()).pw_name,
+        "cli",
+        "month end",
+    )
     assert (entry["action"], entry["ids"]) == ("groups.update", ["etl"])
 
     undone = operator("audit", "undo", str(entry["id"]), "--reason", "never mind")
@@ -53,3 +61,58 @@ def test_looking_leaves_no_entry(operator: Operator) -> None:
     assert operator("manifests", "disable", "greet-ada").code == 0
     assert operator.ids("audit", "list", "--target", "greet-ada") == [1]
     assert operator.ids("audit", "list", "--actor", "nobody") == []
+
+
+@pytest.mark.usefixtures("railway")
+def test_the_actor_of_a_command_is_the_user_of_the_system_whatever_the_environment_says(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(variable, "ada")
+
+    operator("settings", "set", "max_active_jobs=5")
+
+    (entry,) = operator.json("audit", "list")
+    assert entry["actor"] == pwd.getpwuid(os.getuid()).pw_name
+
+
+@pytest.mark.usefixtures("railway")
+def test_a_user_without_a_name_is_recorded_by_their_id(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+
+    operator("settings", "set", "max_active_jobs=5")
+
+    assert operator.json("audit", "list")[0]["actor"] == "uid 4000000000"
+
+
+@pytest.mark.usefixtures("railway")
+def test_an_export_is_one_line_of_json_per_entry_oldest_first(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "LONGEST_PAGE", 2)
+    for number in range(5):
+        operator("settings", "set", f"max_active_jobs={number}", "--reason", "two\nlines")
+
+    lines = [json.loads(line) for line in operator("audit", "export").out.splitlines()]
+    rest = [json.loads(line) for line in operator("audit", "export", "--after", "3").out.splitlines()]
+
+    assert [line["id"] for line in lines] == [1, 2, 3, 4, 5]
+    assert lines == operator.json("audit", "list")[::-1]
+    assert rest == lines[3:]
+    assert operator("audit", "export", "--until", "2020-01-01").out == ""
+
+
+@pytest.mark.usefixtures("railway")
+def test_a_retention_that_would_hide_what_was_done_is_refused_and_a_shorter_one_is_recorded(
+    operator: Operator,
+) -> None:
+    refused = operator("settings", "set", "audit_retention_period=1ms")
+    fixed = operator("settings", "set", "audit_retention_floor=30d")
+    operator("settings", "set", "audit_retention_period=30d")
+
+    assert (refused.code, fixed.code) == (1, 1)
+    assert "30 days" in refused.err
+    (entry,) = operator.json("audit", "list")
+    assert (entry["action"], entry["ids"]) == ("settings.update", ["audit_retention_period"])

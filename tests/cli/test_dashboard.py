@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -20,10 +21,11 @@ from tests.support.results import run_result
 from tests.support.waiting import until
 from tests.support.warm import TRAX, WarmProcess
 
+from trax.cli import main
 from trax.records.metadata import NewRun
 from trax.store import Store, stats
 from trax.store.runs import metadata
-from trax.web.access import matches
+from trax.web.access import Access, matches
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -182,7 +184,7 @@ def test_another_link_is_printed_by_a_command(folder: Path) -> None:
     assert (over.returncode, over.stdout) == (0, "ended: 1 of 1\n")
     assert (again.returncode, again.stdout) == (1, "ended: 0 of 1\n")
     actions = [one["action"] for one in audit if one["noun"] == "session"]
-    assert actions[-2:] == ["sessions.end", "sessions.create_link"]
+    assert actions[-3:] == ["sessions.end", "sessions.begin", "sessions.create_link"]
 
 
 @pytest.mark.parametrize("words", [(), ("7", "--all"), ("--user", "ada", "--all")])
@@ -250,6 +252,44 @@ def test_a_port_that_is_taken_is_one_clear_line(folder: Path) -> None:
 
 
 def test_a_password_is_hashed_for_the_configuration(folder: Path) -> None:
-    told = warm.run([TRAX, "dashboard", "--hash-password"], cwd=folder, input="open sesame\n", check=True)
+    told = warm.run(
+        [TRAX, "dashboard", "--hash-password"], cwd=folder, input="open sesame, please\n", check=True
+    )
 
-    assert matches("open sesame", told.stdout.strip())
+    assert matches("open sesame, please", told.stdout.strip())
+
+
+@pytest.mark.parametrize(
+    "password",
+    [
+        "",
+        "open sesame",
+        "aaaaaaaaaaaaaaa",
+        "123456789012",
+        "abcdefghijklmnop",
+        "passwordpassword",
+        "x" * 1001,
+    ],
+)
+def test_a_password_that_is_easy_to_guess_is_not_hashed(
+    password: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{password}\n"))
+
+    with pytest.raises(SystemExit) as ended:
+        main(["dashboard", "--hash-password"])
+
+    told = capsys.readouterr()
+    assert (ended.value.code, told.out) == (1, "")
+    assert "password" in told.err
+    assert not password or password not in told.err
+
+
+def test_a_token_is_created_with_the_hash_to_configure(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["dashboard", "--create-token"])
+
+    secret, hashed = (line.rpartition(": ")[2] for line in capsys.readouterr().out.splitlines())
+    configured = Access.from_environment({"TRAX_WEB_TOKENS": f"ci:operator:{hashed}"})
+    assert (len(secret), secret in hashed) == (43, False)
+    assert configured.holder_of(secret, datetime(2027, 3, 1, tzinfo=UTC)) is not None

@@ -96,6 +96,9 @@ def test_rotating_says_how_many_and_with_which_key(
 
     assert (done.code, done.out) == (0, f"inputs re-encrypted with key {keyring.primary_id}: 4\n")
     assert again == {"key": keyring.primary_id, "rotated": 0, "unreadable": {}, "busy": 0}
+    (_, first) = operator.json("audit", "list", "--action", "secrets.rotate")
+    assert (first["ids"], first["via"]) == ([keyring.primary_id], "cli")
+    assert first["after"]["rotated"] > 0
 
 
 def test_rotating_without_the_old_key_names_it_and_fails(

@@ -10,7 +10,7 @@ from tests.support.flow_seeding import deploy
 
 from trax import Conflict, NotFound, Trax, TraxError, acting, every
 from trax.engine.actor import actor_context
-from trax.errors import DefinitionError
+from trax.errors import DefinitionError, InvalidSetting
 from trax.records.audit import Actor, Via
 from trax.testing import Harness
 from trax.worker.worker import Worker
@@ -303,6 +303,46 @@ async def test_old_entries_are_forgotten_by_the_cleanup(h: Harness) -> None:
     await h.advance(days=3650)
     await h.cycle("dead_letter_cleanup")
     assert len(await h.app.audit.list()) == 1
+
+
+async def test_the_change_of_the_retention_outlives_it(h: Harness) -> None:
+    with acting(ADA):
+        await h.app.groups.update("etl", priority=1)
+        await h.app.settings.update(audit_retention_period=timedelta(days=30), max_active_jobs=7)
+        changed = (await h.app.audit.list())[0].id
+        await h.app.settings.update(max_active_jobs=8)
+        await h.app.settings.reset("audit_retention_period")
+        await h.app.audit.undo(changed, force=True)
+        await h.app.settings.update(audit_retention_period=timedelta(days=30))
+    await h.advance(days=60)
+
+    await h.cycle("dead_letter_cleanup")
+
+    left = [(entry.action, entry.undoes) for entry in await h.app.audit.list()]
+    assert left == [
+        ("settings.update", None),
+        ("settings.update", changed),
+        ("settings.reset", None),
+        ("settings.update", None),
+    ]
+
+
+@pytest.mark.parametrize("period", [timedelta(milliseconds=1), timedelta(days=29)])
+async def test_the_retention_of_the_audit_has_a_floor(h: Harness, period: timedelta) -> None:
+    with pytest.raises(InvalidSetting, match="audit_retention_period"):
+        await h.app.settings.update(audit_retention_period=period)
+    with pytest.raises(InvalidSetting, match="cannot be edited in the database"):
+        await h.app.settings.update(audit_retention_floor=timedelta(days=30))
+
+
+async def test_code_may_set_a_higher_floor(url: str) -> None:
+    app = Trax(url, audit_retention_floor=timedelta(days=180))
+    async with Harness(app, now=datetime(2027, 3, 1, tzinfo=UTC)):
+        with pytest.raises(InvalidSetting, match=r"shorter than audit_retention_floor \(180 days\)"):
+            await app.settings.update(audit_retention_period=timedelta(days=90))
+        assert (await app.settings.update(audit_retention_period=timedelta(days=180))).audit_retention_floor
+    with pytest.raises(InvalidSetting, match="audit_retention_floor"):
+        Trax(url, audit_retention_floor=timedelta(days=400))
 
 
 async def test_an_actor_needs_a_name(h: Harness) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -54,23 +55,51 @@ def test_an_audit_without_an_index_says_that_nothing_was_audited(
 ) -> None:
     code = release.report([release.read_report("core.txt", text)])
 
-    assert code == 0
-    assert "not audited, no index with vulnerability data is reachable" in capsys.readouterr().out
+    assert code == 1
+    assert "NOT AUDITED, no index with vulnerability data is reachable" in capsys.readouterr().out
+
+
+def test_one_lock_that_was_not_audited_fails_the_audit(release: Any) -> None:
+    good = report_of({"name": "good", "version": "1.0", "vulns": []})
+
+    assert release.report([release.read_report("core.txt", good)]) == 0
+    assert release.report([release.read_report(*each) for each in (("core.txt", good), ("dev.txt", ""))]) == 1
+
+
+def test_every_lock_is_audited(release: Any) -> None:
+    assert {"core.txt", "extras.txt"} <= set(release.LOCKS)
+    assert all((REQUIREMENTS / lock).is_file() for lock in release.LOCKS)
+
+
+def test_the_extras_are_locked_and_listed(release: Any, tmp_path: Path) -> None:
+    sbom = json.loads(release.build_extras_sbom(tmp_path).read_text(encoding="utf-8"))
+
+    listed = {_canonical(one["name"]): one["version"] for one in sbom["components"]}
+    pyproject = tomllib.loads(release.PYPROJECT.read_text(encoding="utf-8"))
+    extras = pyproject["project"]["optional-dependencies"]
+    wanted = {_canonical(re.split(r"[><=;\[]", each)[0]) for extra in extras.values() for each in extra}
+    assert wanted <= listed.keys()
+    assert listed.items() >= pins_of("core.txt").items()
+    assert "file:" not in json.dumps(sbom)
 
 
 def test_the_bill_of_materials_lists_the_pinned_core_and_nothing_else(release: Any, tmp_path: Path) -> None:
     sbom = json.loads(release.build_sbom(tmp_path).read_text(encoding="utf-8"))
 
-    lock = (REQUIREMENTS / "core.txt").read_text(encoding="utf-8")
-    pins = {
-        _canonical(name): version
-        for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", lock, re.MULTILINE)
-    }
+    pins = pins_of("core.txt")
     listed = {_canonical(one["name"]): one["version"] for one in sbom["components"]}
     assert (sbom["bomFormat"], sbom["metadata"]["component"]["name"]) == ("CycloneDX", "trax-scheduler")
     assert {"sqlalchemy", "psycopg", "pydantic"} <= listed.keys()
     assert listed.items() <= pins.items()
     assert "file:" not in json.dumps(sbom)
+
+
+def pins_of(name: str) -> dict[str, str]:
+    lock = (REQUIREMENTS / name).read_text(encoding="utf-8")
+    return {
+        _canonical(package): version
+        for package, version in re.findall(r"^([\w.-]+)==([^\s;]+)", lock, re.MULTILINE)
+    }
 
 
 def _canonical(name: str) -> str:

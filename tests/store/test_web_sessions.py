@@ -25,7 +25,7 @@ HOUR = timedelta(hours=1)
 def begin(store: Store, key: str, now: datetime, **more: Any) -> WebSession:
     said = {"user": "ada", "role": "viewer", "proof": "p", "address": "", "user_agent": "", **more}
     new = NewWebSession(key=key, means=SignIn.PASSWORD, **said)
-    return store.run(web_sessions.insert_session, new, now=now, lifetime=HOUR)
+    return store.run(web_sessions.insert_session, new, now=now, expires_at=now + HOUR)
 
 
 def test_a_session_is_found_by_its_key_until_it_expires(store: Store, now: datetime) -> None:

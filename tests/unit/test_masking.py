@@ -1,5 +1,7 @@
 """What must not be read is hidden: by the name it stands under, and in every spelling of a URL."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import pickle
@@ -9,6 +11,7 @@ from urllib.parse import unquote
 import pytest
 from pydantic_core import to_json
 
+from trax import masking
 from trax.errors import FieldError, InvalidInput, format_value
 from trax.masking import (
     HIDDEN,
@@ -317,3 +320,12 @@ def test_a_stored_secret_is_dots_that_know_what_they_stand_for() -> None:
     assert pickle.loads(pickle.dumps(covered["token"])).stored == stored["token"]  # noqa: S301
     assert to_json(covered["token"]).decode() == f'"{HIDDEN}"'
     assert repr(covered["token"]) == repr(HIDDEN)
+
+
+def test_a_long_name_is_judged_and_never_kept() -> None:
+    kept = masking._is_known_secret.cache_info().currsize
+    long = [f"{number}_{'x' * 240_000}" for number in range(20)]
+
+    assert not any(map(is_secret_name, long))
+    assert all(is_secret_name(f"{name}_password") for name in long)
+    assert masking._is_known_secret.cache_info().currsize == kept

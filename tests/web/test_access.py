@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -24,8 +26,8 @@ from tests.support.web_app import (
 )
 
 from trax.errors import DefinitionError, StoreUnavailable
-from trax.web import Access, Role, Token, User, Visitor, create
-from trax.web.access import hash_password, matches
+from trax.web import Access, Role, Token, User, Visitor, create, guard
+from trax.web.access import hash_password, hash_token, matches
 from trax.web.context import safe_next
 from trax.web.responses import HEADERS
 
@@ -143,7 +145,7 @@ async def test_a_cookie_is_for_us_alone(web: FastAPI) -> None:
         answer = await client.post("/login", data=form)
 
     (cookie,) = answer.headers.get_list("set-cookie")
-    assert cookie.startswith("trax_session=")
+    assert cookie.startswith("__Host-trax_session=")
     assert {"HttpOnly", "Secure", "SameSite=Lax", "Path=/", "Max-Age=43200"} <= set(cookie.split("; "))
 
 
@@ -316,3 +318,38 @@ def test_what_is_configured_wrongly_is_said_at_once(wrong: Callable[[], object],
 def test_secrets_do_not_stand_in_what_is_printed() -> None:
     assert OPERATOR not in repr(access())
     assert HASH not in repr(access())
+
+
+def test_of_a_token_only_its_hash_is_kept() -> None:
+    kept = Token(OPERATOR, Role.OPERATOR)
+
+    assert kept == Token(hash_token(OPERATOR), Role.OPERATOR)
+    assert OPERATOR not in kept.secret
+
+
+async def test_a_token_works_until_its_last_day_has_ended_and_its_hash_never(
+    app: Trax, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = f"ci:operator:{hash_token(OPERATOR)}:2027-03-01"
+    web = create(app, access=Access.from_environment({"TRAX_WEB_TOKENS": variable}))
+    statuses = dict[str, int]()
+    for moment in ("2027-03-01T23:59:59+00:00", "2027-03-02T00:00:00+00:00"):
+        monkeypatch.setattr(guard, "utc_now", partial(datetime.fromisoformat, moment))
+        async with browser(web, token=OPERATOR) as program:
+            statuses[moment] = (await program.get("/api/v1/groups")).status_code
+    async with browser(web, token=hash_token(OPERATOR)) as thief:
+        stolen = await thief.get("/api/v1/groups")
+
+    assert list(statuses.values()) == [200, 401]
+    assert stolen.status_code == 401
+
+
+@pytest.mark.parametrize("day", ["soon", "2027-02-30", "9999-12-31", ""])
+def test_a_last_day_that_does_not_exist_is_refused(day: str) -> None:
+    with pytest.raises(DefinitionError, match="the last day of token 'ci' must be like"):
+        Access.from_environment({"TRAX_WEB_TOKENS": f"ci:viewer:{hash_token(OPERATOR)}:{day}"})
+
+
+def test_an_expiry_without_a_time_zone_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="needs a time zone"):
+        Token(OPERATOR, Role.VIEWER, datetime.fromisoformat("2027-03-01"))

@@ -212,8 +212,8 @@ def test_what_is_remembered_is_bounded() -> None:
     assert max(len(key.name) for key in throttle.counts) <= 200
 
 
-async def wait_and_check(checks: PasswordChecks, address: str) -> bool:
-    with checks.queue(address):
+async def wait_and_check(checks: PasswordChecks, address: str, *, is_first: bool = True) -> bool:
+    with checks.queue([address], is_first=is_first):
         return await checks.is_right("guess", HASH)
 
 
@@ -264,6 +264,86 @@ async def test_one_address_cannot_take_the_whole_queue(monkeypatch: pytest.Monke
     released.set()
 
     assert all(await asyncio.gather(*waiting, other))
+
+
+async def test_those_who_failed_leave_places_to_those_who_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks, released = PasswordChecks(), threading.Event()
+
+    def check(_password: str, _configured: str) -> bool:
+        return released.wait(30)
+
+    monkeypatch.setattr(access_web, "matches", check)
+    waiting = [
+        asyncio.create_task(wait_and_check(checks, f"192.0.2.{number}", is_first=False))
+        for number in range(access_web.WAITING_AFTER_FAILURES)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyChecks), checks.queue(["192.0.2.99"], is_first=False):
+        pass
+    other = asyncio.create_task(wait_and_check(checks, "198.51.100.1"))
+    await asyncio.sleep(0)
+    released.set()
+
+    assert all(await asyncio.gather(*waiting, other))
+
+
+@pytest.mark.parametrize(
+    ("network", "free"), [("2001:db8:0:1::{}", 20), ("2001:db8:0:{:x}::1", 40), ("2001:db8:0:{:x}00::1", 80)]
+)
+def test_one_site_has_no_more_guesses_with_256_networks(network: str, free: int) -> None:
+    throttle = Throttle(clock=lambda: 0.0)
+
+    waits = [throttle.reserve(Attempt.of(f"name {n}", network.format(n))) for n in range(256)]
+    tokens = Throttle(clock=lambda: 0.0)
+    refused = 0
+    for number in range(256):
+        address = network.format(number)
+        if tokens.wait_for_token(address, f"guess {number}"):
+            refused += 1
+        else:
+            tokens.note_wrong_token(address, f"guess {number}")
+
+    assert waits.count(0.0) == free
+    assert refused == 256 - free
+
+
+async def test_while_one_site_guesses_from_256_networks_another_signs_in(
+    web: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released, checked = threading.Event(), list[str]()
+
+    def check(password: str, _configured: str) -> bool:
+        checked.append(password)
+        return released.wait(30) and password == PASSWORD
+
+    monkeypatch.setattr(access_web, "matches", check)
+    async with browser(web, peer="198.51.100.1") as olga:
+        token = await csrf_token_on(olga, "/login")
+        known = dict(olga.cookies)
+        attackers = [browser(web, peer=f"2001:db8:0:{number:x}::1", cookies=known) for number in range(256)]
+        guesses = [
+            asyncio.create_task(
+                attacker.post("/login", data={"name": f"{n}", "password": WRONG, "csrf_token": token})
+            )
+            for n, attacker in enumerate(attackers)
+        ]
+        waiting = set(guesses)
+        async with asyncio.timeout(20):
+            while len(waiting) > access_web.WAITING_FROM_ONE_ADDRESS:
+                _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        entering = asyncio.create_task(
+            olga.post("/login", data={"name": "olga", "password": PASSWORD, "csrf_token": token})
+        )
+        await asyncio.sleep(0)
+        released.set()
+        entered = await entering
+        answers = [answer.status_code for answer in await asyncio.gather(*guesses)]
+        for attacker in attackers:
+            await attacker.aclose()
+
+    assert entered.status_code == 303
+    assert answers.count(429) == 256 - access_web.WAITING_FROM_ONE_ADDRESS
+    assert len(checked) == access_web.WAITING_FROM_ONE_ADDRESS + 1
 
 
 async def test_who_comes_while_too_many_wait_is_told_so_and_loses_no_attempt(

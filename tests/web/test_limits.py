@@ -165,6 +165,94 @@ async def test_a_body_that_is_too_large_is_refused_also_where_it_is_mounted(app:
     assert answer.json()["detail"] == "the body is larger than the limit of 100 bytes"
 
 
+class SlowBody:
+    """A body in pieces, the last of which is held back until it may end; counts what was taken."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.taken = 0
+        self.may_end = asyncio.Event()
+        self._pieces = pieces
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        for piece in self._pieces:
+            self.taken += len(piece)
+            yield piece
+        await self.may_end.wait()
+
+
+@pytest.mark.parametrize("path", ["/login", "/logout"])
+async def test_of_a_body_of_nobody_known_16_kb_are_read(app: Trax, path: str) -> None:
+    web, body = create(app, access=access()), SlowBody(*[b"x" * 4096] * 250)
+    async with browser(web) as nobody:
+        answer = await nobody.post(path, content=body)
+        declared = await nobody.post(path, content=b"x" * 17_000)
+
+    assert (answer.status_code, declared.status_code) == (413, 413)
+    assert body.taken <= 20_480
+    assert web.state.context.bodies.used == 0
+
+
+async def test_many_bodies_together_stay_within_their_budget_and_leave_half_to_those_who_are_known(
+    app: Trax,
+) -> None:
+    web = create(app, access=access(), limits=WebLimits(all_bodies_bytes=100_000))
+    bodies = [SlowBody(b"x" * 10_000) for _ in range(30)]
+    budget = web.state.context.bodies
+    async with browser(web) as nobody, browser(web, token=OPERATOR) as known:
+        posts = [asyncio.create_task(nobody.post("/login", content=body)) for body in bodies]
+        refused: set[asyncio.Task[httpx2.Response]] = set()
+        while len(refused) < 25:  # the other five wait for their end
+            done, _ = await asyncio.wait(set(posts) - refused, return_when=asyncio.FIRST_COMPLETED)
+            refused |= done
+        held = budget.used
+        change = await known.patch("/api/v1/settings", json={"max_active_jobs": 7})
+        for body in bodies:
+            body.may_end.set()
+        answers = await asyncio.gather(*posts)
+
+    assert (held, change.status_code) == (50_000, 200)
+    assert [answer.status_code for answer in answers].count(503) == 25
+    assert {task.result().headers["retry-after"] for task in refused} == {"1"}
+    assert budget.used == 0
+
+
+def test_nobody_unknown_can_spend_their_half_of_the_budget_alone() -> None:
+    limits = WebLimits()
+
+    assert limits.connections * limits.login_body_bytes <= limits.all_bodies_bytes // 2
+
+
+async def test_a_visitor_gets_in_though_nobody_reads_the_answers_on_all_connections(
+    app: Trax, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web = create(app, access=access())
+    answer_others = web.build_middleware_stack()
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] != "/endless":
+            await answer_others(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+            await asyncio.sleep(0)
+
+    def build(*_: Any, **__: Any) -> Any:
+        return web
+
+    monkeypatch.setattr(web, "middleware_stack", endless)
+    monkeypatch.setattr(serve, "create", build)
+    monkeypatch.setattr(serve, "FULL_SHARE", 0.0)
+    async with served(app, connections=4, send_seconds=600) as address:
+        deaf = [Caller(address, HEAD.replace(b"/health/live", b"/endless")) for _ in range(12)]
+
+        visitor = Caller(address, HEAD)
+
+        assert b"200 OK" in await visitor.answer()
+        for one in (*deaf, visitor):
+            one.close()
+
+
 async def test_a_visitor_gets_in_though_all_connections_are_half_open(
     app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.support.web_app import HASH, NOON, OPERATOR, PASSWORD, access, browse
 
 from trax import Trax, acting
 from trax.app import sessions as host_sessions
-from trax.errors import StoreUnavailable
+from trax.errors import DefinitionError, StoreUnavailable
 from trax.records.audit import Actor, NewWebSession
 from trax.store import web_sessions
 from trax.testing import Harness
@@ -54,7 +55,7 @@ async def test_a_session_is_written_down_with_where_it_began(web: FastAPI, h: Ha
 
     assert (session.user, session.role, session.means) == ("olga", "operator", "password")
     assert (session.address, session.user_agent) == ("192.0.2.7", "x" * 200)
-    assert (session.created_at, (session.expires_at - NOON).total_seconds()) == (NOON, 12 * 3600)
+    assert (session.created_at, (session.expires_at - NOON).total_seconds()) == (NOON, 2 * 3600)
     assert secret not in repr(session)
 
 
@@ -68,19 +69,72 @@ async def test_after_logging_out_the_cookie_is_worth_nothing(web: FastAPI, h: Ha
 
     assert not is_still_in
     assert await h.app.sessions.list() == []
-    assert [(one.actor, one.action) for one in await h.app.audit.list()] == [("olga", "sessions.end")]
+    assert [(one.actor, one.action) for one in await h.app.audit.list()] == [
+        ("olga", "sessions.end"),
+        ("olga", "sessions.begin"),
+    ]
 
 
-async def test_a_session_ends_by_itself(web: FastAPI, h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_ends_by_itself_though_it_is_used(
+    web: FastAPI, h: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(host_sessions, "FRESH_SECONDS", 0.0)
     async with browser(web) as olga:
         await log_in(olga, "olga")
-        await h.advance(hours=11, minutes=59)
-        before = await is_in(olga)
+        before = list[bool]()
+        for _ in range(11):
+            await h.advance(hours=1)
+            before.append(await is_in(olga))
+        await h.advance(minutes=59)
+        before.append(await is_in(olga))
         await h.advance(minutes=1)
         after = await is_in(olga)
 
-    assert (before, after) == (True, False)
+    assert (all(before), after) == (True, False)
+
+
+async def test_a_session_that_nobody_uses_ends_though_its_page_is_open(
+    web: FastAPI, h: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_sessions, "FRESH_SECONDS", 0.0)
+    async with browser(web) as used, browser(web) as left_open:
+        await log_in(used, "olga")
+        await log_in(left_open, "vera")
+        live, found = {"X-Trax-Live": "1"}, list[tuple[bool, int, int]]()
+        for _ in range(4):
+            await h.advance(minutes=30)
+            page = await left_open.get("/groups", headers=live)
+            stream = await left_open.head("/api/v1/events")
+            found.append((await is_in(used), page.status_code, stream.status_code))
+
+    assert found == [(True, 200, 200)] * 3 + [(True, 303, 401)]
+    assert [session.user for session in await h.app.sessions.list()] == ["olga"]
+
+
+async def test_a_use_counts_though_the_page_has_just_renewed_itself(web: FastAPI, h: Harness) -> None:
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+        await h.advance(minutes=90)
+        h.app.sessions.cache.clear()
+        await olga.get("/groups", headers={"X-Trax-Live": "1"})
+        await olga.get("/groups")
+        (session,) = await h.app.sessions.list()
+
+    assert (session.expires_at - NOON) == timedelta(minutes=210)
+
+
+async def test_without_an_idle_timeout_a_session_lasts_its_lifetime(h: Harness) -> None:
+    web = create(h.app, access=access(session_idle_timeout=None))
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+        (session,) = await h.app.sessions.list()
+
+    assert (session.expires_at - NOON) == timedelta(hours=12)
+
+
+def test_an_idle_timeout_shorter_than_uses_are_written_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="session_idle_timeout must be 5 min or more"):
+        Access(session_idle_timeout=timedelta(minutes=1))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +178,7 @@ async def test_a_row_that_somebody_wrote_into_the_table_lets_nobody_in(web: Fast
     )
     store = await h.app.parts.store.open()
     lifetime = stored.session.expires_at - NOON
-    await store.call(web_sessions.insert_session, new, now=NOON, lifetime=lifetime)
+    await store.call(web_sessions.insert_session, new, now=NOON, expires_at=NOON + lifetime)
 
     async with browser(web, cookies={"trax_session": forged}) as forger:
         assert not await is_in(forger)
@@ -193,7 +247,11 @@ async def test_an_operators_program_lists_and_ends_sessions(web: FastAPI, h: Har
     assert (ended.json(), again.status_code) == ({"ids": [listed["items"][0]["id"]]}, 404)
     assert found == [True, False]
     assert (neither.status_code, all_of_olga.json()) == (422, {"ids": [rest[0]["id"]]})
-    assert [(one.actor, one.action) for one in await h.app.audit.list(noun="session")] == [
+    assert [
+        (one.actor, one.action)
+        for one in await h.app.audit.list(noun="session")
+        if one.action != "sessions.begin"
+    ] == [
         ("deploy", "sessions.end_all"),
         ("deploy", "sessions.end"),
         ("deploy", "sessions.end"),

@@ -61,3 +61,13 @@ async def test_who_leaves_takes_the_answer_from_nobody() -> None:
     ask.may_answer.set()
 
     assert await second == 1
+
+
+async def test_what_nobody_asks_again_is_not_kept_for_ever() -> None:
+    answers, ask = SharedReads(), Asked()
+    ask.may_answer.set()
+
+    for number in range(1000):
+        await answers.get("a-1", f"question {number}", ask)
+
+    assert len(answers) <= context.MOST_SHARED

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 from starlette.testclient import TestClient
-from tests.support.web_app import NOON, OPERATOR, browser, csrf_token_on, log_in, railway
+from tests.support.web_app import NOON, OPERATOR, PASSWORD, browser, csrf_token_on, log_in, railway
 from tests.support.web_app import access as with_users
 
 from trax.errors import DefinitionError
 from trax.testing import Harness
 from trax.web import Access, create
-from trax.web.peer import TrustedProxies, network_of
+from trax.web.peer import TrustedProxies, networks_of
 from trax.web.serve import ListenAddress, WebListener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-
-    from fastapi import FastAPI
 
 SESSION = "trax_session"
 PROXY = "10.0.0.7"
@@ -78,7 +77,10 @@ async def test_a_link_signs_one_browser_in_as_local_operator(web: FastAPI, h: Ha
 
     assert (opened.status_code, opened.headers["location"]) == (303, "/groups")
     assert changed.status_code == 200
-    assert [(one["actor"], one["action"]) for one in audit] == [("local", "settings.update")]
+    assert [(one["actor"], one["action"]) for one in audit] == [
+        ("local", "settings.update"),
+        ("local", "sessions.begin"),
+    ]
 
 
 async def test_a_link_works_once(web: FastAPI, h: Harness) -> None:
@@ -186,8 +188,9 @@ def test_insecure_local_is_refused_where_others_can_reach_it(host: str) -> None:
         (PROXY, {"X-Forwarded-For": "6.6.6.6, 192.0.2.7, 10.1.2.3"}, "192.0.2.7"),
         (PROXY, {"X-Forwarded-For": "192.0.2.7:4711"}, "192.0.2.7"),
         (PROXY, {"X-Forwarded-For": "[2001:db8::1]:4711"}, "2001:db8::1"),
-        (PROXY, {"Forwarded": 'for=6.6.6.6, for="[2001:db8::1]:4711";proto=https'}, "2001:db8::1"),
-        (PROXY, {"X-Forwarded-For": "192.0.2.7", "Forwarded": "for=6.6.6.6"}, PROXY),
+        (PROXY, {"X-Forwarded-For": "192.0.2.7", "Forwarded": "for=6.6.6.6"}, "192.0.2.7"),
+        (PROXY, {"X-Forwarded-For": "192.0.2.7", "Forwarded": "for=127.0.0.1"}, "192.0.2.7"),
+        (PROXY, {"Forwarded": "for=127.0.0.1"}, PROXY),
         (PROXY, {"X-Forwarded-For": "unknown"}, PROXY),
         (PROXY, {}, PROXY),
         ("::ffff:10.0.0.7", {"X-Forwarded-For": "192.0.2.7"}, "192.0.2.7"),
@@ -210,6 +213,52 @@ def test_only_declared_proxies_say_who_is_behind_them(
     assert scope["client"][0] == outside
 
 
+@pytest.mark.parametrize(
+    ("headers", "outside", "scheme"),
+    [
+        ({"Forwarded": 'for=6.6.6.6, for="[2001:db8::1]:4711";proto=https'}, "2001:db8::1", "https"),
+        ({"Forwarded": "for=192.0.2.7", "X-Forwarded-For": "127.0.0.1"}, "192.0.2.7", "http"),
+        ({"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"}, PROXY, "http"),
+    ],
+)
+def test_a_proxy_that_writes_the_other_header_is_read_in_that_one(
+    headers: dict[str, str], outside: str, scheme: str
+) -> None:
+    scope: dict[str, Any] = {
+        "type": "http",
+        "client": (PROXY, 1),
+        "scheme": "http",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+    }
+
+    TrustedProxies([PROXY], "forwarded").apply_to(scope)
+
+    assert (scope["client"][0], scope["scheme"]) == (outside, scheme)
+
+
+def test_a_forwarding_header_that_no_proxy_writes_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="forwarding_header must be x-forwarded-for or forwarded"):
+        Access(forwarding_header="x-real-ip")
+
+
+async def test_behind_the_documented_proxy_a_client_cannot_hide_with_another_header(h: Harness) -> None:
+    web = create(h.app, access=with_users(trusted_proxies=["127.0.0.1"]))
+    web.state.context.throttle.clock = lambda: 0.0
+    statuses = list[int]()
+    for number in range(8):
+        headers = {"X-Forwarded-For": "192.0.2.7", "Forwarded": f"for=198.51.100.{number}"}
+        async with browser(web, headers=headers) as client:
+            token = await csrf_token_on(client, "/login")
+            form = {"name": "olga", "password": "a guess", "csrf_token": token}
+            statuses.append((await client.post("/login", data=form)).status_code)
+    async with browser(web, headers={"X-Forwarded-For": "192.0.2.8"}) as olga:
+        await log_in(olga, "olga")
+        (session,) = await h.app.sessions.list()
+
+    assert statuses == [401] * 5 + [429] * 3
+    assert session.address == "192.0.2.8"
+
+
 def test_a_proxy_that_was_not_declared_is_named_once_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     proxies = TrustedProxies(())
     headers = [(b"x-forwarded-for", b"192.0.2.7")]
@@ -226,7 +275,7 @@ def test_a_proxy_that_was_not_declared_is_named_once_in_the_log(caplog: pytest.L
     ("peer", "base", "headers", "is_secure"),
     [
         (PROXY, "http://trax.example", {"X-Forwarded-Proto": "https"}, True),
-        (PROXY, "http://trax.example", {"Forwarded": "for=192.0.2.7;proto=https"}, True),
+        (PROXY, "http://trax.example", {"Forwarded": "for=192.0.2.7;proto=https"}, False),
         (PROXY, "http://trax.example", {}, False),
         ("10.0.0.8", "http://trax.example", {"X-Forwarded-Proto": "https"}, False),
         ("10.0.0.8", "https://trax.example", {}, True),
@@ -240,7 +289,109 @@ async def test_cookies_are_secure_where_the_outside_is_tls(
     async with browser(web, base=base, peer=peer) as client:
         shown = await client.get("/login", headers=headers)
 
-    assert ("Secure" in shown.headers["set-cookie"].split("; ")) is is_secure
+    cookie = shown.headers["set-cookie"]
+    assert ("Secure" in cookie.split("; ")) is is_secure
+    assert cookie.startswith("__Host-trax_browser=") is is_secure
+    assert ("strict-transport-security" in shown.headers) is is_secure
+
+
+async def test_below_a_path_of_another_application_its_host_keeps_its_own_rules(h: Harness) -> None:
+    host = FastAPI()
+    host.mount("/trax", create(h.app, access=with_users()))
+    async with browser(host, base="https://example.com") as client:
+        shown = await client.get("/trax/login")
+        form = {
+            "name": "olga",
+            "password": PASSWORD,
+            "csrf_token": await csrf_token_on(client, "/trax/login"),
+        }
+        entered = await client.post("/trax/login", data=form)
+        inside = await client.get("/trax/api/v1/groups")
+
+    assert shown.headers["set-cookie"].startswith("__Secure-trax_browser=")
+    assert entered.headers["set-cookie"].startswith("__Secure-trax_session=")
+    assert "strict-transport-security" not in shown.headers
+    assert inside.status_code == 200
+
+
+async def test_a_cookie_that_was_set_without_tls_signs_nobody_in_with_tls(h: Harness) -> None:
+    web = create(h.app, access=with_users())
+    async with browser(web, base="http://example.com") as olga:
+        await log_in(olga, "olga")
+        planted = {"Cookie": f"trax_session={olga.cookies['trax_session']}"}
+    async with browser(web, base="https://example.com", headers=planted) as victim:
+        answer = await victim.get("/api/v1/groups")
+
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "status"),
+    [
+        ((), "127.0.0.1:8080", 200),
+        ((), "[::1]:8080", 200),
+        ((), "localhost:8080", 200),
+        ((), "192.0.2.7", 200),
+        ((), "rebound.example", 403),
+        ((), "127.0.0.1.rebound.example", 403),
+        ((), "localhost.rebound.example", 403),
+        (["trax.example"], "trax.example", 200),
+        (["trax.example"], "TRAX.example.:443", 200),
+        (["trax.example"], "rebound.example", 421),
+        (["trax.example"], "a.trax.example", 421),
+        (["trax.example"], "127.0.0.1", 421),
+        ([".trax.example"], "a.trax.example", 200),
+        ([".trax.example"], "nottrax.example", 421),
+        (["[::1]", "127.0.0.1"], "[::1]:8080", 200),
+    ],
+)
+async def test_a_page_of_another_site_is_no_anonymous_client(
+    h: Harness, allowed: list[str], host: str, status: int
+) -> None:
+    web = create(h.app, access=Access(allow_anonymous=True, allowed_hosts=allowed))
+    async with browser(web, base=f"http://{host}") as client:
+        read = await client.get("/api/v1/groups")
+        change = await client.patch("/api/v1/settings", json={"max_active_jobs": 7})
+        live = await client.get("/health/live")
+
+    assert (read.status_code, change.status_code, live.status_code) == (status, status, 200)
+
+
+async def test_where_hosts_are_named_no_other_one_is_answered_with_an_account_either(h: Harness) -> None:
+    web = create(h.app, access=with_users(allowed_hosts=["trax.example"]))
+    async with (
+        browser(web, base="http://other.example", token=OPERATOR) as other,
+        browser(web, base="http://trax.example", token=OPERATOR) as known,
+    ):
+        refused, login = await other.get("/api/v1/groups"), await other.get("/login")
+        answer = await known.get("/api/v1/groups")
+
+    assert (refused.status_code, login.status_code, answer.status_code) == (421, 421, 200)
+    assert "TRAX_WEB_ALLOWED_HOSTS" in refused.json()["hint"]
+
+
+@pytest.mark.parametrize("host", ["", "http://trax.example", "trax.example:8080", "trax.example/", "a b"])
+def test_a_host_that_no_request_can_name_is_refused(host: str) -> None:
+    with pytest.raises(DefinitionError, match="allowed_hosts must be names"):
+        Access(allowed_hosts=[host])
+
+
+def test_hosts_and_the_header_of_proxies_come_from_the_environment() -> None:
+    found = Access.from_environment(
+        {"TRAX_WEB_ALLOWED_HOSTS": "Trax.example, 10.0.0.7", "TRAX_WEB_FORWARDING_HEADER": "Forwarded"}
+    )
+
+    assert (found.allowed_hosts, found.forwarding_header) == (("trax.example", "10.0.0.7"), "forwarded")
+
+
+async def test_who_only_looks_at_the_head_of_a_link_does_not_use_it_up(web: FastAPI, h: Harness) -> None:
+    link = {"token": await h.app.sessions.create_link()}
+    async with browser(web) as checker, browser(web) as person:
+        head = await checker.head("/login", params=link)
+        entered = await person.get("/login", params=link)
+
+    assert (head.status_code, entered.status_code) == (200, 303)
+    assert SESSION not in head.headers.get("set-cookie", "")
 
 
 async def test_our_own_server_believes_no_proxy_that_was_not_declared(
@@ -269,9 +420,13 @@ async def test_two_dashboards_on_one_machine_do_not_share_a_session(web: FastAPI
 
 
 def test_one_customer_has_a_whole_network_of_ipv6() -> None:
-    assert network_of("2001:db8:0:1::1") == network_of("2001:db8:0:1:ffff::9")
-    assert network_of("2001:db8:0:2::1") != network_of("2001:db8:0:1::1")
-    assert (network_of("192.0.2.7"), network_of("::ffff:192.0.2.7")) == ("192.0.2.7", "192.0.2.7")
+    one, same = networks_of("2001:db8:0:1::1"), networks_of("2001:db8:0:1:ffff::9")
+
+    assert one == same == ("2001:db8:0:1::/64", "2001:db8::/56", "2001:db8::/48")
+    assert networks_of("2001:db8:0:2::1")[1:] == one[1:]
+    assert networks_of("2001:db8:0:2::1")[0] != one[0]
+    assert (networks_of("192.0.2.7"), networks_of("::ffff:192.0.2.7")) == (("192.0.2.7",), ("192.0.2.7",))
+    assert networks_of("testclient") == ("testclient",)
 
 
 async def test_health_needs_access_unless_it_is_opened(h: Harness) -> None:

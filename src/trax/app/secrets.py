@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from trax.engine.actor import record_audit
 from trax.errors import DefinitionError
 from trax.masking import SECRET_KEY, is_stored_secret
 from trax.store import Store, secrets
@@ -16,6 +17,8 @@ from trax.train.secrets import VARIABLE, Keyring, Seal, SealError, load_keyring,
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from trax.store import Connection
 
 ROWS_PER_PAGE: Final = 2000
 PASSES: Final = 5
@@ -51,9 +54,17 @@ def rotate(address: str, on_progress: Callable[[str, int], None] = lambda _table
                 _rotate_table(store, table, keyring, rotation, on_progress)
             if not rotation.busy:
                 break
+        store.run(_record, store, rotation)
         return rotation
     finally:
         store.close()
+
+
+def _record(connection: Connection, store: Store, rotation: Rotation) -> None:
+    after = {"rotated": rotation.rotated, "unreadable": rotation.unreadable, "busy": rotation.busy}
+    record_audit(
+        connection, "secrets.rotate", "secret", [rotation.key_id], now=store.now(connection), after=after
+    )
 
 
 def _rotate_table(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from trax.engine.actor import record_audit
+from trax.engine.actor import acting, record_audit
 from trax.errors import StoreError
+from trax.records.audit import Actor, Via
 from trax.records.listing import SessionFilter
 from trax.schedule.validate import ID_OR_NONE, PAGE, TEXT, check_names, validate_ids
 from trax.store import web_sessions
@@ -19,6 +21,7 @@ from trax.store.web_sessions import StoredSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from trax.records.audit import NewWebSession, WebSession
     from trax.records.listing import Count, RecordPage
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
 NOUN: Final = "session"
 LINK_LIFETIME: Final = timedelta(hours=1)
 MARK_SEEN_EVERY: Final = timedelta(minutes=1)
@@ -34,6 +38,9 @@ MARK_SEEN_EVERY: Final = timedelta(minutes=1)
 FRESH_SECONDS: Final = 3.0
 """Cache time: a session that another process ended may be valid here for this long."""
 MAX_CACHED_SESSIONS: Final = 1_000
+MOST_FAILURES: Final = 200
+SECONDS_PER_FAILURE: Final = 30.0
+UNAUTHENTICATED: Final = "unauthenticated"
 
 
 class Sessions:
@@ -42,6 +49,7 @@ class Sessions:
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
         self.cache = SessionCache()
+        self._failures = FailureBudget()
 
     async def list(
         self,
@@ -96,32 +104,47 @@ class Sessions:
         await store.call(_insert_link, store, digest(token))
         return token
 
-    async def begin(self, new: NewWebSession, *, lifetime: timedelta, replaces: str | None) -> WebSession:
+    async def begin(self, new: NewWebSession, *, times: SessionTimes, replaces: str | None) -> WebSession:
         """Sign a browser in. `replaces` is the secret of its previous session, which ends."""
         store = await self._store.open()
-        session = await store.call(_insert_session, store, new, lifetime, digest(replaces or ""))
+        session = await store.call(_insert_session, store, new, times, digest(replaces or ""))
         self.cache.clear()
         return session
 
     async def begin_by_link(
-        self, token: str, new: NewWebSession, *, lifetime: timedelta
+        self, token: str, new: NewWebSession, *, times: SessionTimes
     ) -> WebSession | None:
         """Sign a browser in that opened a link; None if the link was used or has expired."""
         store = await self._store.open()
-        return await store.call(_claim_link, store, digest(token), new, lifetime)
+        return await store.call(_claim_link, store, digest(token), new, times)
 
-    async def find(self, secret: str) -> StoredSession | None:
-        """The session with this secret. Called for every request, so cached."""
+    async def record_failure(self, failure: FailedSignIn) -> None:
+        """Write a failed sign-in to the audit, unless there were too many: then the next entry counts it."""
+        count = self._failures.take()
+        if not count:
+            return
+        try:
+            store = await self._store.open()
+            await store.call(_record_failure, store, failure, count)
+        except StoreError as error:
+            logger.warning("dashboard: a failed sign-in is not in the audit: %s", error)
+
+    async def find(
+        self, secret: str, *, times: SessionTimes | None = None, is_use: bool = True
+    ) -> StoredSession | None:
+        """The session with this secret. Called for every request, so cached.
+
+        A use prolongs it, within `times`; requests that a page makes by itself are none.
+        """
         key = digest(secret)
-        if (known := self.cache.get(key)) is not None:
-            return known.session
-        version, store = self.cache.version, await self._store.open()
-        found = await store.ask(_load, store, key)
-        session = None if found is None else found.session
-        self.cache.put(key, session, version)
-        if found is not None and found.needs_seen_mark:
-            await _mark_seen(store, found.session.session.id)
-        return session
+        known, store = self.cache.get(key), await self._store.open()
+        if known is None:
+            version = self.cache.version
+            known = self.cache.put(key, await store.ask(_load, store, key), version)
+        if known.session is not None and known.needs_seen_mark and is_use:
+            self.cache.note_seen(key)
+            await _mark_seen(store, known.session.session, times)
+        return known.session
 
     async def _end(self, verb: Callable[..., list[int]], selection: object) -> list[int]:
         store = await self._store.open()
@@ -139,6 +162,7 @@ def digest(secret: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _CachedSession:
     session: StoredSession | None
+    needs_seen_mark: bool
     until: float
 
 
@@ -146,6 +170,49 @@ class _CachedSession:
 class _LoadedSession:
     session: StoredSession
     needs_seen_mark: bool
+
+
+class SessionTimes(NamedTuple):
+    """How long sessions last: at most `lifetime`, and `idle` without a use."""
+
+    lifetime: timedelta
+    idle: timedelta | None = None
+
+    def end(self, created_at: datetime, used_at: datetime) -> datetime:
+        end = created_at + self.lifetime
+        return end if self.idle is None else min(end, used_at + self.idle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedSignIn:
+    """A failed sign-in. `user` is None for an unknown name: people type passwords there by mistake."""
+
+    why: str
+    address: str
+    user: str | None = None
+
+
+@dataclass(slots=True)
+class FailureBudget:
+    """How many failed sign-ins may be written: many at once, then one in a while. Strangers cause them."""
+
+    clock: Callable[[], float] = time.monotonic
+    _left: float = MOST_FAILURES
+    _at: float | None = None
+    _omitted: int = 0
+
+    def take(self) -> int:
+        """How many failures the next entry stands for; 0 if this one is not to be written."""
+        now = self.clock()
+        passed = 0.0 if self._at is None else now - self._at
+        self._left = min(float(MOST_FAILURES), self._left + passed / SECONDS_PER_FAILURE)
+        self._at = now
+        if self._left < 1:
+            self._omitted += 1
+            return 0
+        count, self._omitted = self._omitted + 1, 0
+        self._left -= 1
+        return count
 
 
 @dataclass(slots=True)
@@ -160,13 +227,24 @@ class SessionCache:
         known = self._sessions.get(key)
         return known if known is not None and self.clock() < known.until else None
 
-    def put(self, key: str, session: StoredSession | None, version: int) -> None:
+    def put(self, key: str, found: _LoadedSession | None, version: int) -> _CachedSession:
         """Cache a session, unless one was ended since `version`: it may be this one."""
-        if version != self.version:
-            return
-        if len(self._sessions) >= MAX_CACHED_SESSIONS:
-            self._sessions.clear()
-        self._sessions[key] = _CachedSession(session, self.clock() + FRESH_SECONDS)
+        until = self.clock() + FRESH_SECONDS
+        cached = (
+            _CachedSession(None, needs_seen_mark=False, until=until)
+            if found is None
+            else _CachedSession(found.session, found.needs_seen_mark, until)
+        )
+        if version == self.version:
+            if len(self._sessions) >= MAX_CACHED_SESSIONS:
+                self._sessions.clear()
+            self._sessions[key] = cached
+        return cached
+
+    def note_seen(self, key: str) -> None:
+        """Its use is being written: the next requests need not write it again."""
+        if key in self._sessions:
+            self._sessions[key] = replace(self._sessions[key], needs_seen_mark=False)
 
     def clear(self) -> None:
         self.version += 1
@@ -196,23 +274,27 @@ def _query(
     return query(connection, wanted, **keywords)
 
 
-async def _mark_seen(store: Store, session_id: int) -> None:
-    """Update last_seen_at; a failure must not fail the request."""
+async def _mark_seen(store: Store, session: WebSession, times: SessionTimes | None) -> None:
+    """Write the use of a session; a failure must not fail the request."""
     try:
-        await store.call(_write_seen, store, session_id)
+        await store.call(_write_seen, store, session, times)
     except StoreError:
         return
 
 
-def _write_seen(connection: Connection, store: Store, session_id: int) -> None:
-    web_sessions.mark_seen(connection, session_id, now=store.now(connection))
+def _write_seen(
+    connection: Connection, store: Store, session: WebSession, times: SessionTimes | None
+) -> None:
+    now = store.now(connection)
+    expires_at = session.expires_at if times is None else times.end(session.created_at, now)
+    web_sessions.mark_seen(connection, session.id, now=now, expires_at=expires_at)
 
 
 def _insert_session(
-    connection: Connection, store: Store, new: NewWebSession, lifetime: timedelta, replaced: str
+    connection: Connection, store: Store, new: NewWebSession, times: SessionTimes, replaced: str
 ) -> WebSession:
     web_sessions.delete_key(connection, replaced)
-    return web_sessions.insert_session(connection, new, now=store.now(connection), lifetime=lifetime)
+    return _begin(connection, new, store.now(connection), times)
 
 
 def _insert_link(connection: Connection, store: Store, key: str) -> None:
@@ -222,12 +304,28 @@ def _insert_link(connection: Connection, store: Store, key: str) -> None:
 
 
 def _claim_link(
-    connection: Connection, store: Store, key: str, new: NewWebSession, lifetime: timedelta
+    connection: Connection, store: Store, key: str, new: NewWebSession, times: SessionTimes
 ) -> WebSession | None:
     now = store.now(connection)
     if not web_sessions.redeem_link(connection, key, now=now):
         return None
-    return web_sessions.insert_session(connection, new, now=now, lifetime=lifetime)
+    return _begin(connection, new, now, times)
+
+
+def _begin(connection: Connection, new: NewWebSession, now: datetime, times: SessionTimes) -> WebSession:
+    session = web_sessions.insert_session(connection, new, now=now, expires_at=times.end(now, now))
+    with acting(Actor(new.user, Via.DASHBOARD)):
+        after = {"user": new.user, "means": new.means, "address": new.address}
+        record_audit(connection, "sessions.begin", NOUN, [session.id], now=now, after=after)
+    return session
+
+
+def _record_failure(connection: Connection, store: Store, failure: FailedSignIn, count: int) -> None:
+    now = store.now(connection)
+    ids = () if failure.user is None else (failure.user,)
+    with acting(Actor(UNAUTHENTICATED, Via.DASHBOARD)):
+        after = {"why": failure.why, "address": failure.address}
+        record_audit(connection, "sessions.refuse", NOUN, ids, now=now, count=count, after=after)
 
 
 def _end_ids(connection: Connection, store: Store, ids: list[int]) -> list[int]:

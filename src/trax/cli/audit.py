@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
+from trax.bounds import LONGEST_PAGE
 from trax.cli.operators import (
     After,
     AsJson,
@@ -17,10 +18,14 @@ from trax.cli.operators import (
     Reason,
     Since,
     Until,
+    moment_of,
     operate,
     show_records,
 )
-from trax.cli.output import say, show_one
+from trax.cli.output import say, show_json_line, show_one
+
+if TYPE_CHECKING:
+    from trax.app.app import Trax
 
 LISTED: Final = ("id", "at", "actor", "via", "action", "ids", "count", "reason", "undone_by")
 
@@ -66,6 +71,30 @@ def list_(
 def show(audit_id: Id, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
     """Show one audit entry: the values before and after."""
     show_one(operate(database_url, lambda app: app.audit.get(audit_id)), as_json=as_json)
+
+
+@audit.command
+def export(
+    *,
+    since: Since = None,
+    until: Until = None,
+    after: After = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Print all audit entries, oldest first, one JSON document per line.
+
+    To continue an export, pass the id of its last line as --after.
+    """
+
+    async def write(app: Trax) -> None:
+        start, end = await moment_of(app, since), await moment_of(app, until)
+        last = after or 0
+        while page := await app.audit.list(after=last, limit=LONGEST_PAGE, since=start, until=end):
+            for entry in reversed(page):
+                show_json_line(entry)
+            last = page[0].id
+
+    operate(database_url, write)
 
 
 @audit.command

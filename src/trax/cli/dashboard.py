@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
+import secrets
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -27,6 +28,11 @@ HashPassword = Annotated[
     bool, Parameter(negative=(), help="Read a password, print the hash to configure, and exit.")
 ]
 
+CreateToken = Annotated[
+    bool,
+    Parameter(negative=(), help="Print a new token for a program, and the hash to configure, and exit."),
+]
+
 
 def dashboard(
     app: AppName = None,
@@ -37,6 +43,7 @@ def dashboard(
     database_url: DatabaseUrl = None,
     insecure_local: InsecureLocal = False,
     hash_password: HashPassword = False,
+    create_token: CreateToken = False,
 ) -> None:
     """Serve the dashboard and the HTTP API of a database until Ctrl-C or SIGTERM; run no job.
 
@@ -44,6 +51,9 @@ def dashboard(
     """
     if hash_password:
         say(_password_hash())
+        return
+    if create_token:
+        _create_token()
         return
     from trax.cli.serve import open_web_listener
 
@@ -80,7 +90,19 @@ async def _serve(app: Trax, web: WebListener) -> None:
 
 
 def _password_hash() -> str:
+    access = _access()
     password = getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
-    if not password:
-        raise usage_error("The password must not be empty.", "dashboard")
-    return import_extra("trax.web.access", extra="web", feature="trax dashboard").hash_password(password)
+    access.check_password(password)
+    if sys.stdin.isatty() and getpass.getpass("Again: ") != password:
+        raise usage_error("The passwords differ.", "dashboard")
+    return access.hash_password(password)
+
+
+def _create_token() -> None:
+    secret = secrets.token_urlsafe(32)
+    say(f"for the program, shown only now: {secret}")
+    say(f"for the configuration: {_access().hash_token(secret)}")
+
+
+def _access() -> Any:
+    return import_extra("trax.web.access", extra="web", feature="trax dashboard")

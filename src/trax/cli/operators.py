@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from cyclopts import CycloptsError, Parameter, Token, validators
@@ -16,7 +19,7 @@ from trax.records.states import DeadLetterStatus, Origin, QueueStatus, ScheduleT
 from trax.store.url import URL_VARIABLE, choose_url, has_no_file_yet
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from trax.app.app import Trax
     from trax.records.listing import ChangedIds
@@ -152,16 +155,13 @@ def operate(
 ) -> T:
     """Run one operation on the named database, or on that of an app.
 
-    Changes are audited under the login name of this machine's user.
+    Changes are audited under the user of this process.
     """
     import asyncio
 
-    from trax.engine.actor import acting
-    from trax.records.audit import Actor, Via
-
     operated = bare_app(database_url) if app is None else _load_app(app, database_url)
     try:
-        with acting(Actor(_user(), Via.CLI), reason=reason):
+        with acting_as_user(reason):
             return asyncio.run(_call(action, operated))
     finally:
         operated.close()
@@ -185,7 +185,7 @@ def show_records(
     async def load(app: Trax) -> Any:
         resource = getattr(app, noun)
         for name in {"since", "until"} & filters.keys():
-            filters[name] = await _moment_of(app, filters[name])
+            filters[name] = await moment_of(app, filters[name])
         if count:
             return await resource.count(**filters)
         paging: dict[str, Any] = {"before": before, "after": after, "limit": limit, "brief": not as_json}
@@ -200,7 +200,7 @@ def show_records(
         say(str(found))
 
 
-async def _moment_of(app: Trax, value: datetime | timedelta | None) -> datetime | None:
+async def moment_of(app: Trax, value: datetime | timedelta | None) -> datetime | None:
     """A duration is so long before now, by the clock of the database."""
     if not isinstance(value, timedelta):
         return value
@@ -239,12 +239,33 @@ def confirm(question: str, *, yes: bool, command: Sequence[str]) -> bool:
     return False
 
 
-def _user() -> str:
-    import getpass
+@contextmanager
+def acting_as_user(reason: str | None) -> Generator[None]:
+    """Record changes in the audit under the user of this process, as the system knows it."""
+    from trax.engine.actor import acting
+    from trax.records.audit import Actor, Via
 
+    with acting(Actor(_user(), Via.CLI), reason=reason):
+        yield
+
+
+def _user() -> str:
+    """The name of the user id. Variables such as $LOGNAME are not read: anyone can set them."""
     try:
-        return getpass.getuser() or UNKNOWN_USER
-    except (KeyError, OSError):  # the user id may have no name
+        pwd: Any = import_module("pwd")
+    except ImportError:  # not available on every system
+        return _login_name()
+    user_id = os.getuid()
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:  # the user id may have no name
+        return f"uid {user_id}"
+
+
+def _login_name() -> str:
+    try:
+        return os.getlogin()
+    except OSError:
         return UNKNOWN_USER
 
 

@@ -76,6 +76,13 @@ def show_json(value: Any) -> None:
     say(visible_json(to_json(_with_texts(value), indent=2).decode()))
 
 
+def show_json_line(record: Any) -> None:
+    """Print a record as one line of JSON."""
+    from pydantic_core import to_json
+
+    say(visible_json(to_json(_with_texts(as_mapping(record))).decode()))
+
+
 def _with_texts(value: Any) -> Any:
     """A value with all its durations as text."""
     match value:

@@ -18,6 +18,7 @@ from trax.cli.operators import (
     Limit,
     Reason,
     Yes,
+    acting_as_user,
     confirm,
     operate,
     show_records,
@@ -112,7 +113,7 @@ def generate_key() -> None:
 
 
 @secrets.command
-def rotate(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> int:
+def rotate(*, reason: Reason = None, database_url: DatabaseUrl = None, as_json: AsJson = False) -> int:
     """Re-encrypt all stored secrets with the first key of $TRAX_SECRET_KEY.
 
     Servers can keep running. Exits with 1 if some inputs could not be read or were locked: run it again.
@@ -120,7 +121,8 @@ def rotate(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> int:
     """
     from trax.app.secrets import rotate as rotate_all
 
-    done = rotate_all(choose_url(database_url))
+    with acting_as_user(reason):
+        done = rotate_all(choose_url(database_url))
     is_complete = not done.unreadable and not done.busy
     if as_json:
         show_json(

@@ -16,6 +16,9 @@ MAX_BYTES: Final = 8_192
 DECLARED_SETTINGS: Final = "settings.declare"
 """The action of entries that say which limits servers have from code; these entries are never deleted."""
 
+RETENTION: Final = "audit_retention_period"
+"""The setting whose changes are never deleted from the audit log."""
+
 
 class Via(StrEnum):
     """The interface through which an action was made."""

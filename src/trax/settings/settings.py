@@ -24,6 +24,7 @@ from trax.settings.kinds import (
     HOUR,
     SECOND,
     AtLeastOne,
+    AuditPeriod,
     Boost,
     Bounds,
     Delay,
@@ -185,8 +186,10 @@ class Settings(BaseModel):
     """Whether resolved dead letters are deleted after `dead_letter_retention_period`."""
     dead_letter_retention_period: Duration = timedelta(days=30)
     """How long resolved dead letters are kept."""
-    audit_retention_period: Duration | None = timedelta(days=365)
+    audit_retention_period: AuditPeriod | None = timedelta(days=365)
     """How long audit entries are kept; None: forever."""
+    audit_retention_floor: Annotated[AuditPeriod, Effective.FIXED] = timedelta(days=30)
+    """The shortest `audit_retention_period` that operators can set."""
     metadata_cleanup_enabled: bool = False
     """Whether old records of runs are deleted."""
     metadata_cleanup_interval: LoopInterval = timedelta(minutes=1)
@@ -297,6 +300,20 @@ class Settings(BaseModel):
                     "lost": format_duration(self.worker_lost_after),
                     "beat": format_duration(self.heartbeat_interval),
                     "names": ("heartbeat_interval", "worker_lost_after"),
+                },
+            )
+        if (
+            self.audit_retention_period is not None
+            and self.audit_retention_period < self.audit_retention_floor
+        ):
+            raise PydanticCustomError(
+                "together",
+                "audit_retention_period ({period}) must not be shorter than audit_retention_floor ({floor}), "
+                "which only code and environment can set",
+                {
+                    "period": format_duration(self.audit_retention_period),
+                    "floor": format_duration(self.audit_retention_floor),
+                    "names": ("audit_retention_period",),
                 },
             )
         return self
@@ -436,6 +453,7 @@ class SettingKeywords(TypedDict, total=False):
     auto_purge_dead_letters: bool
     dead_letter_retention_period: DurationValue
     audit_retention_period: DurationValue | None
+    audit_retention_floor: DurationValue
     metadata_cleanup_enabled: bool
     metadata_cleanup_interval: DurationValue
     metadata_cleanup_retention: DurationValue

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Text, cast, delete, func, insert, select, update
+from sqlalchemy import Text, and_, cast, delete, func, insert, select, update
 
-from trax.records.audit import DECLARED_SETTINGS, MAX_IDS, AuditEntry, Via, to_stored_json
+from trax.records.audit import DECLARED_SETTINGS, MAX_IDS, RETENTION, AuditEntry, Via, to_stored_json
 from trax.store.dialect import is_sqlite
 from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables
@@ -81,10 +81,11 @@ def load_last(connection: Connection, action: str) -> AuditEntry | None:
 def purge(connection: Connection, *, before: datetime) -> int:
     """Delete a batch of entries older than `before`, oldest first; returns how many.
 
-    Entries of limits that servers have declared stay: they are few, and name no person.
+    Entries of limits that servers have declared stay: they are few, and name no person. Changes of the
+    retention stay too, so that nobody can shorten it without a trace.
     """
     audit = tables(connection).audit
-    is_deletable = audit.c.action != DECLARED_SETTINGS
+    is_deletable = and_(audit.c.action != DECLARED_SETTINGS, ~_concerns(connection, RETENTION))
     oldest = select(audit.c.id).where(is_deletable).order_by(audit.c.id).limit(PURGE_BATCH)
     statement = delete(audit).where(audit.c.id.in_(oldest), audit.c.at < before)
     return connection.execute(statement).rowcount
@@ -128,9 +129,14 @@ def _search(connection: Connection, audit_filter: AuditFilter) -> Search:
     if audit_filter.until is not None:
         conditions.append(audit.c.at < audit_filter.until)
     if audit_filter.target is not None:
-        position = func.instr if is_sqlite(connection) else func.strpos
-        conditions.append(position(cast(audit.c.ids, Text), json.dumps(audit_filter.target)) > 0)
+        conditions.append(_concerns(connection, audit_filter.target))
     return Search(table=audit, unindexed=conditions)
+
+
+def _concerns(connection: Connection, target: str) -> ColumnElement[bool]:
+    """Whether this is one of the listed ids."""
+    position = func.instr if is_sqlite(connection) else func.strpos
+    return position(cast(tables(connection).audit.c.ids, Text), json.dumps(target)) > 0
 
 
 ENTRIES: Final = RecordQuery(search=_search, records=_select_records, record=_record)

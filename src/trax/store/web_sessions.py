@@ -35,13 +35,13 @@ class StoredSession(NamedTuple):
 
 
 def insert_session(
-    connection: Connection, new: NewWebSession, *, now: datetime, lifetime: timedelta
+    connection: Connection, new: NewWebSession, *, now: datetime, expires_at: datetime
 ) -> WebSession:
     """Insert a session, and delete expired ones."""
     purge(connection, now=now)
     session = tables(connection).web_session
     row: dict[str, Any] = {name: storable(value) for name, value in asdict(new).items()}
-    times = {"created_at": now, "last_seen_at": now, "expires_at": now + lifetime}
+    times = {"created_at": now, "last_seen_at": now, "expires_at": expires_at}
     statement = insert(session).values(**row, **times).returning(session)
     return _record(connection.execute(statement).one())
 
@@ -54,9 +54,11 @@ def load(connection: Connection, key: str, *, now: datetime) -> StoredSession | 
     return StoredSession(_record(row), row.proof) if row else None
 
 
-def mark_seen(connection: Connection, session_id: int, *, now: datetime) -> None:
+def mark_seen(connection: Connection, session_id: int, *, now: datetime, expires_at: datetime) -> None:
+    """Write that a session was used; one that has expired stays so."""
     session = tables(connection).web_session
-    connection.execute(update(session).where(session.c.id == session_id).values(last_seen_at=now))
+    is_open = (session.c.id == session_id) & (session.c.expires_at > now)
+    connection.execute(update(session).where(is_open).values(last_seen_at=now, expires_at=expires_at))
 
 
 def delete_ids(connection: Connection, ids: Sequence[int]) -> list[int]:

@@ -13,15 +13,16 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import partial
 from hashlib import sha256
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from trax.errors import DefinitionError, did_you_mean, format_value
-from trax.web.peer import parse_networks
+from trax.web.peer import FORWARDING_KINDS, X_FORWARDED, parse_hosts, parse_networks
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -52,6 +53,9 @@ WAITING_AT_MOST: Final = 16
 
 WAITING_FROM_ONE_ADDRESS: Final = 4
 
+WAITING_AFTER_FAILURES: Final = 8
+"""From networks that have failed before. The other places are kept for those that have not."""
+
 
 TOKENS: Final = "TRAX_WEB_TOKENS"
 
@@ -63,6 +67,10 @@ ANONYMOUS: Final = "TRAX_WEB_ANONYMOUS"
 
 TRUSTED_PROXIES: Final = "TRAX_WEB_TRUSTED_PROXIES"
 
+FORWARDING_HEADER: Final = "TRAX_WEB_FORWARDING_HEADER"
+
+ALLOWED_HOSTS: Final = "TRAX_WEB_ALLOWED_HOSTS"
+
 OPEN_HEALTH: Final = "TRAX_WEB_OPEN_HEALTH"
 
 LOCAL: Final = "local"
@@ -72,9 +80,24 @@ SWITCH: Final = {"1": True, "true": True, "yes": True, "0": False, "false": Fals
 
 MIN_SECRET_LENGTH: Final = 16
 
+TOKEN_HASH: Final = re.compile(r"sha256\.[0-9a-f]{64}", re.ASCII)
+
+CREATE_TOKEN: Final = "create one with `trax dashboard --create-token`"  # noqa: S105
+
+SHORTEST_PASSWORD: Final = 12
+
+LONGEST_PASSWORD: Final = 1000
+
+FEWEST_CHARACTERS: Final = 5
+
 CREATE_SECRET: Final = 'create one with: python -c "import secrets; print(secrets.token_urlsafe())"'  # noqa: S105
 
 SESSION_LIFETIME: Final = timedelta(hours=12)
+
+SESSION_IDLE_TIMEOUT: Final = timedelta(hours=2)
+
+SHORTEST_IDLE_TIMEOUT: Final = timedelta(minutes=5)
+"""Uses are written once a minute."""
 
 
 class Role(StrEnum):
@@ -118,18 +141,44 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A secret that a program sends as `Authorization: Bearer …`."""
+    """A secret that a program sends as `Authorization: Bearer …`.
+
+    `secret` is the hash that `trax dashboard --create-token` prints, or the secret itself, of which only the
+    hash is kept. The secret is long and random, so its hash needs no salt and no cost.
+    """
 
     secret: str = field(repr=False)
     role: Role = Role.VIEWER
+    expires_at: datetime | None = None
 
     def __post_init__(self) -> None:
-        if len(self.secret) < MIN_SECRET_LENGTH:
+        if not TOKEN_HASH.fullmatch(self.secret):
+            if len(self.secret) < MIN_SECRET_LENGTH:
+                raise DefinitionError(
+                    f"a token secret needs {MIN_SECRET_LENGTH} characters or more (got {len(self.secret)}); "
+                    f"{CREATE_TOKEN}"
+                )
+            object.__setattr__(self, "secret", hash_token(self.secret))
+        if self.expires_at is not None and self.expires_at.tzinfo is None:
             raise DefinitionError(
-                f"a token secret needs {MIN_SECRET_LENGTH} characters or more (got {len(self.secret)}); "
-                f"{CREATE_SECRET}"
+                f"expires_at of a token needs a time zone, such as UTC (got {format_value(self.expires_at)})"
             )
         object.__setattr__(self, "role", Role.parse(self.role))
+
+    @classmethod
+    def parse(cls, name: str, role: Role, text: str) -> Self:
+        """Parse the third part of an entry of `TRAX_WEB_TOKENS`: a hash, or a hash and its last day."""
+        hashed, colon, day = text.partition(":")
+        if not colon or not TOKEN_HASH.fullmatch(hashed):
+            return cls(text, role)
+        try:
+            end = datetime.combine(date.fromisoformat(day), time(), UTC) + timedelta(days=1)
+        except (ValueError, OverflowError):
+            raise DefinitionError(
+                f"the last day of token {format_value(name)} must be like 2027-12-31 "
+                f"(got {format_value(day)})"
+            ) from None
+        return cls(hashed, role, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +218,19 @@ class Access:
     """Allow unauthenticated access: as an operator (True), or in the given role."""
     secret: str | None = field(default=None, repr=False)
     session_lifetime: timedelta = SESSION_LIFETIME
+    session_idle_timeout: timedelta | None = SESSION_IDLE_TIMEOUT
+    """A session that nobody uses for this long ends; an open page alone is no use. None: no limit."""
     insecure_local: bool = False
     """Treat every process of this machine as an operator if it connects to a loopback address."""
     trusted_proxies: Sequence[str] = ()
-    """Addresses or networks of proxies whose `X-Forwarded-For`, `X-Forwarded-Proto`, `Forwarded` are used."""
+    """Addresses or networks of proxies whose forwarding headers are used."""
+    forwarding_header: str = X_FORWARDED
+    """Which headers the proxies write: `x-forwarded-for` (with `X-Forwarded-Proto`), or `forwarded`."""
+    allowed_hosts: Sequence[str] = ()
+    """The names under which the dashboard is reached. If given, requests with another `Host` are refused.
+
+    If not, clients that nothing identifies have access only under an address or as localhost.
+    """
     open_health: bool = False
     """Serve `/health` without authentication; `/health/live` never needs any."""
 
@@ -184,7 +242,18 @@ class Access:
             )
         if not isinstance(self.allow_anonymous, bool):
             object.__setattr__(self, "allow_anonymous", Role.parse(self.allow_anonymous))
+        if self.session_idle_timeout is not None and self.session_idle_timeout < SHORTEST_IDLE_TIMEOUT:
+            raise DefinitionError(
+                f"session_idle_timeout must be {format_value(SHORTEST_IDLE_TIMEOUT)} or more, or None "
+                f"(got {format_value(self.session_idle_timeout)})"
+            )
         parse_networks(self.trusted_proxies)
+        object.__setattr__(self, "allowed_hosts", parse_hosts(self.allowed_hosts))
+        if self.forwarding_header not in FORWARDING_KINDS:
+            raise DefinitionError(
+                f"forwarding_header must be {' or '.join(FORWARDING_KINDS)} "
+                f"(got {format_value(self.forwarding_header)})"
+            )
         if self.insecure_local and self.trusted_proxies:
             raise DefinitionError(
                 "insecure_local trusts every connection from this machine, and behind a proxy these are the "
@@ -208,21 +277,30 @@ class Access:
         variables = os.environ if environment is None else environment
         anonymous = variables.get(ANONYMOUS, "")
         return cls(
-            tokens={name: Token(text, role) for name, role, text in _parse_list(variables, TOKENS)},
+            tokens={
+                name: Token.parse(name, role, text) for name, role, text in _parse_list(variables, TOKENS)
+            },
             users={name: User(text, role) for name, role, text in _parse_list(variables, USERS)},
             secret=variables.get(SECRET) or None,
             allow_anonymous=Role.parse(anonymous) if anonymous else False,
-            trusted_proxies=tuple(filter(None, variables.get(TRUSTED_PROXIES, "").replace(",", " ").split())),
+            trusted_proxies=_parse_words(variables, TRUSTED_PROXIES),
+            forwarding_header=variables.get(FORWARDING_HEADER, "").lower() or X_FORWARDED,
+            allowed_hosts=_parse_words(variables, ALLOWED_HOSTS),
             open_health=_parse_switch(variables, OPEN_HEALTH),
         )
 
-    def holder_of(self, secret: str) -> Visitor | None:
+    def holder_of(self, secret: str, now: datetime) -> Visitor | None:
         """Find the holder of a token. All tokens are compared in constant time, so timing reveals nothing."""
-        sent, found = sha256(secret.encode()).digest(), None
+        sent, found = hash_token(secret), None
         for name, token in self.tokens.items():
-            if hmac.compare_digest(sha256(token.secret.encode()).digest(), sent):
+            is_valid = token.expires_at is None or now < token.expires_at
+            if hmac.compare_digest(token.secret, sent) and is_valid:
                 found = Visitor(name, token.role, Means.TOKEN)
         return found
+
+
+def _parse_words(environment: Mapping[str, str], variable: str) -> tuple[str, ...]:
+    return tuple(environment.get(variable, "").replace(",", " ").split())
 
 
 def _parse_switch(environment: Mapping[str, str], variable: str) -> bool:
@@ -243,6 +321,29 @@ def _parse_list(environment: Mapping[str, str], variable: str) -> list[tuple[str
             )
         entries.append((name, Role.parse(role), text))
     return entries
+
+
+def hash_token(secret: str) -> str:
+    """The hash of a token's secret, for the configuration."""
+    return f"sha256.{sha256(secret.encode(errors='surrogatepass')).hexdigest()}"
+
+
+def check_password(password: str) -> None:
+    """Raise for a password that is easy to guess, or that a login could not send."""
+    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
+        raise DefinitionError(
+            f"a password needs {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters (got {len(password)})"
+        )
+    plain = password.lower()
+    repeats = any(
+        plain == (plain[:size] * len(plain))[: len(plain)] for size in range(1, len(plain) // 2 + 1)
+    )
+    runs = sum(abs(ord(second) - ord(first)) <= 1 for first, second in pairwise(plain))
+    if repeats or len(set(plain)) < FEWEST_CHARACTERS or runs > len(plain) // 2:
+        raise DefinitionError(
+            "this password is a repetition or a sequence, and easy to guess; use several words, or "
+            "characters from a password manager"
+        )
 
 
 def hash_password(password: str, *, cost_log2: int = COST_LOG2) -> str:
@@ -294,21 +395,30 @@ class PasswordChecks:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="trax-passwords")
-        self._waiting: Counter[str] = Counter()
+        self._waiting: Counter[bool] = Counter()
+        """By whether they are the first of their networks."""
+        self._waiting_from: Counter[str] = Counter()
 
     @contextmanager
-    def queue(self, address: str) -> Generator[None]:
-        """Count a login while it waits; raises TooManyChecks if too many do, in total or from one address."""
+    def queue(self, networks: Sequence[str], *, is_first: bool) -> Generator[None]:
+        """Count a login while it waits; raises TooManyChecks if too many do, in total or from one network.
+
+        `networks` are those of its address. One that has not failed before (`is_first`) finds places that
+        others cannot take.
+        """
         is_full = self._waiting.total() >= WAITING_AT_MOST
-        if is_full or self._waiting[address] >= WAITING_FROM_ONE_ADDRESS:
+        has_no_place = not is_first and self._waiting[is_first] >= WAITING_AFTER_FAILURES
+        is_crowded = any(self._waiting_from[each] >= WAITING_FROM_ONE_ADDRESS for each in networks)
+        if is_full or has_no_place or is_crowded:
             raise TooManyChecks
-        self._waiting[address] += 1
+        self._waiting[is_first] += 1
+        self._waiting_from.update(networks)
         try:
             yield
         finally:
-            self._waiting[address] -= 1
-            if not self._waiting[address]:
-                del self._waiting[address]
+            self._waiting[is_first] -= 1
+            self._waiting_from.subtract(networks)
+            self._waiting_from = +self._waiting_from
 
     async def is_right(self, password: str, configured: str) -> bool:
         return await self._run(partial(matches, password, configured))

@@ -19,7 +19,7 @@ from trax.web.api.document import document
 from trax.web.context import SharedReads, WebContext
 from trax.web.events import Fanout
 from trax.web.guard import Guard
-from trax.web.limits import WebLimits
+from trax.web.limits import BodyBudget, WebLimits
 from trax.web.masking import Mask
 from trax.web.metrics import PrometheusMetrics
 from trax.web.pages.rendering import Assets
@@ -99,9 +99,10 @@ def _build_context(
         signer=Signer.of(access.secret),
         sessions=BrowserSessions(app, access),
         passwords=Passwords(app, access),
-        proxies=TrustedProxies(access.trusted_proxies),
+        proxies=TrustedProxies(access.trusted_proxies, access.forwarding_header),
         throttle=Throttle(),
         limits=limits,
+        bodies=BodyBudget(limits),
         fanout=Fanout(app, limits),
         metrics=PrometheusMetrics(app),
         shared=SharedReads(),

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from trax.app.app import Trax
 from trax.web.access import Access, Visitor
 from trax.web.events import Fanout
-from trax.web.limits import WebLimits
+from trax.web.limits import BodyBudget, WebLimits
 from trax.web.masking import Mask
 from trax.web.metrics import PrometheusMetrics
 from trax.web.passwords import Passwords
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LASTS_SECONDS: Final = 2.0
+
+MOST_SHARED: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class WebContext:
     proxies: TrustedProxies
     throttle: Throttle
     limits: WebLimits
+    bodies: BodyBudget
     fanout: Fanout
     metrics: PrometheusMetrics
     shared: SharedReads
@@ -130,12 +133,15 @@ class SharedReads:
         self._mark = ""
         self._answers: dict[Hashable, tuple[asyncio.Task[Any], float]] = {}
 
+    def __len__(self) -> int:
+        return len(self._answers)
+
     async def get(self, event_id: str, key: Hashable, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The cached result for this event id, or a new read.
 
         The first caller may be cancelled before the result is there: the others still get it.
         """
-        if event_id != self._mark:
+        if event_id != self._mark or len(self._answers) >= MOST_SHARED:
             self._mark, self._answers = event_id, {}
         task, until = self._answers.get(key, (None, 0.0))
         if task is None or time.monotonic() > until:

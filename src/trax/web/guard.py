@@ -14,12 +14,16 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 
+from trax.app.sessions import FailedSignIn
+from trax.clock import utc_now
 from trax.engine.actor import acting
+from trax.errors import format_value
 from trax.records.audit import Actor, Via
 from trax.web import sessions
-from trax.web.access import LOCAL, Means, Role, Visitor
+from trax.web.access import ALLOWED_HOSTS, LOCAL, Means, Role, Visitor
 from trax.web.context import Form, is_for_program, link, path_of
-from trax.web.peer import is_local_request, plain_path
+from trax.web.pages.rendering import LIVE
+from trax.web.peer import cannot_be_rebound, host_of, is_allowed_host, is_local_request, plain_path
 from trax.web.problems import Refusal, problem
 from trax.web.responses import error_response
 from trax.web.sessions import cookie
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from trax.web.context import WebContext
-    from trax.web.limits import WebLimits
+    from trax.web.limits import BodyShare, WebLimits
 
 READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 LOGIN_PATHS: Final = ("/login", "/logout")
@@ -37,11 +41,13 @@ PUBLIC_PATHS: Final = ("/health/live",)
 PUBLIC_PREFIXES: Final = ("/static/",)
 """Served without authentication and without reading the session: they must work without the database."""
 HEALTH: Final = "/health"
+EVENTS: Final = "/api/v1/events"
 NO_ACCESS: Final = (
     "open the link that the server printed at startup, or print a new one with `trax sessions link`; "
     "for programs configure $TRAX_WEB_TOKENS, or app.web(access=Access(…))"
 )
 MAX_FIELDS: Final = 5000
+MAX_LENGTH_DIGITS: Final = 18
 FORM: Final = "application/x-www-form-urlencoded"
 REASON: Final = "x-reason"
 REASON_FIELD: Final = "reason"
@@ -64,13 +70,19 @@ class Guard:
             return
         self._context.proxies.apply_to(scope)
         request = Request(scope, receive)
-        browser = request.cookies.get(sessions.CSRF_COOKIE) or sessions.new_browser_id()
-        is_known = sessions.CSRF_COOKIE in request.cookies or is_for_program(request) or _is_static(request)
+        cookie_of_browser = request.cookies.get(sessions.browser_cookie_name(request))
+        browser = cookie_of_browser or sessions.new_browser_id()
+        is_known = bool(cookie_of_browser) or is_for_program(request) or _is_static(request)
         send = send if is_known else _with_browser_cookie(browser, request, send)
+        with self._context.bodies.share() as share:
+            await self._handle(request, browser, share, send)
+
+    async def _handle(self, request: Request, browser: str, share: BodyShare, send: Send) -> None:
+        scope, receive = request.scope, request.receive
         try:
             visitor = request.state.visitor = await self._admit(request)
             request.state.csrf_binding = visitor.session or browser
-            change = None if request.method in READ_METHODS else await self._read_change(request)
+            change = None if request.method in READ_METHODS else await self._read_change(request, share)
         except Refusal as refusal:
             response = await error_response(request, refusal)
             await response(scope, receive, send)
@@ -85,6 +97,7 @@ class Guard:
     async def _admit(self, request: Request) -> Visitor:
         if self._is_public(request):
             return UNAUTHENTICATED
+        self._check_host(request)
         visitor = await self._visitor(request)
         is_open = path_of(request) in LOGIN_PATHS
         if visitor is None and not is_open:
@@ -100,6 +113,13 @@ class Guard:
             )
         return visitor
 
+    def _check_host(self, request: Request) -> None:
+        allowed, host = self._context.access.allowed_hosts, host_of(request)
+        if allowed and not is_allowed_host(host, allowed):
+            detail = f"this server is not {format_value(host)}"
+            hint = f"use one of its names, or add this one to {ALLOWED_HOSTS}"
+            raise Refusal(problem(421, detail, code="other_host", hint=hint))
+
     def _is_public(self, request: Request) -> bool:
         path = path_of(request)
         is_open_health = path == HEALTH and self._context.access.open_health
@@ -114,21 +134,41 @@ class Guard:
         address = request.client.host if request.client else ""
         secret = _bearer(request) if access.tokens else None
         wait = 0.0 if secret is None else throttle.wait_for_token(address, secret)
-        if secret is not None and not wait and (known := access.holder_of(secret)):
+        if secret is not None and not wait and (known := access.holder_of(secret, utc_now())):
             return known
         if access.authorize is not None and (known := await _hook_visitor(access.authorize(request))):
             return known
         if wait:
             raise throttle_refusal("too many wrong tokens", wait)
         if secret is not None:
-            throttle.note_wrong_token(address, secret)
-        if known := await self._context.sessions.find_visitor(request):
+            await self._note_wrong_token(address, secret)
+        if known := await self._context.sessions.find_visitor(request, is_use=_is_use(request)):
             return known
         if access.anonymous is not None:
-            return Visitor("anonymous", access.anonymous, Means.ANONYMOUS)
+            return self._anonymous(request, access.anonymous)
         if access.insecure_local and is_local_request(request):
             return Visitor(LOCAL, Role.OPERATOR, Means.ANONYMOUS)
         return None
+
+    async def _note_wrong_token(self, address: str, secret: str) -> None:
+        is_new = not self._context.throttle.is_known_wrong(secret)
+        self._context.throttle.note_wrong_token(address, secret)
+        if is_new:
+            failure = FailedSignIn(why="wrong token", address=address)
+            await self._context.app.sessions.record_failure(failure)
+
+    def _anonymous(self, request: Request, role: Role) -> Visitor:
+        """A client that nothing identifies. A page of another site must not be one, by rebinding its name."""
+        if not (self._context.access.allowed_hosts or cannot_be_rebound(host := host_of(request))):
+            raise Refusal(
+                problem(
+                    403,
+                    f"without an account this is open as address or localhost, not as {format_value(host)}",
+                    code="other_host",
+                    hint=f"configure its names: {ALLOWED_HOSTS}, or Access(allowed_hosts=…)",
+                )
+            )
+        return Visitor("anonymous", role, Means.ANONYMOUS)
 
     def _refusal(self, request: Request) -> Refusal:
         access = self._context.access
@@ -149,7 +189,7 @@ class Guard:
         hint = by_token if access.is_configured else NO_ACCESS
         return Refusal(problem(401, "authentication required", hint=hint), {"WWW-Authenticate": "Bearer"})
 
-    async def _read_change(self, request: Request) -> ChangeRequest:
+    async def _read_change(self, request: Request, share: BodyShare) -> ChangeRequest:
         """Check a changing request and read its whole body, since a form carries its CSRF token there."""
         visitor: Visitor = request.state.visitor
         is_program = visitor.means is Means.TOKEN
@@ -157,7 +197,7 @@ class Guard:
             raise Refusal(
                 problem(403, "requests from another origin may not make changes", code="other_origin")
             )
-        body = await _read_body(request, self._context.limits)
+        body = await _read_body(request, self._context.limits, share)
         form = request.state.form = _parse_form(request, body)
         token = request.headers.get(sessions.HEADER) or form.get(sessions.FIELD)
         is_ours = self._context.signer.is_token_for(request.state.csrf_binding, token)
@@ -196,6 +236,11 @@ def _return_path(request: Request) -> str | None:
     return f"{path}?{query}" if query else path
 
 
+def _is_use(request: Request) -> bool:
+    """Whether a person may have asked for this: an open page asks for events and renews itself."""
+    return LIVE not in request.headers and path_of(request) != EVENTS
+
+
 def _is_static(request: Request) -> bool:
     return path_of(request).startswith(PUBLIC_PREFIXES)
 
@@ -205,22 +250,35 @@ def _bearer(request: Request) -> str | None:
     return secret.strip() if scheme.lower() == "bearer" else None
 
 
-async def _read_body(request: Request, limits: WebLimits) -> bytes:
+async def _read_body(request: Request, limits: WebLimits, share: BodyShare) -> bytes:
     """Read the whole body. If it is too large or too slow, stop reading and close the connection."""
+    visitor: Visitor = request.state.visitor
+    most = limits.login_body_bytes if visitor is UNAUTHENTICATED else limits.body_bytes
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and (len(declared) > MAX_LENGTH_DIGITS or int(declared) > most):
+        raise _body_too_large(most)
     parts: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for part in request.stream():
                 size += len(part)
-                if size > limits.body_bytes:
-                    detail = f"the body is larger than the limit of {limits.body_bytes} bytes"
-                    raise Refusal(problem(413, detail), {"Connection": "close"})
+                if size > most:
+                    raise _body_too_large(most)
+                if not share.take(len(part), is_known=visitor.means is not Means.ANONYMOUS):
+                    detail = "too many request bodies at the same time; try again in 1 s"
+                    raise Refusal(problem(503, detail), {"Connection": "close", "Retry-After": "1"})
                 parts.append(part)
     except TimeoutError:
         detail = f"the body did not arrive within {limits.body_seconds:g} s"
         raise Refusal(problem(408, detail), {"Connection": "close"}) from None
     return b"".join(parts)
+
+
+def _body_too_large(most: int) -> Refusal:
+    return Refusal(
+        problem(413, f"the body is larger than the limit of {most} bytes"), {"Connection": "close"}
+    )
 
 
 def _parse_form(request: Request, body: bytes) -> Form:
@@ -252,7 +310,7 @@ def _with_browser_cookie(browser: str, request: Request, send: Send) -> Send:
     async def send_with_cookie(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(raw=message["headers"]).append(
-                "Set-Cookie", cookie(request, sessions.CSRF_COOKIE, browser)
+                "Set-Cookie", cookie(request, sessions.browser_cookie_name(request), browser)
             )
         await send(message)
 

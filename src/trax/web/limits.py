@@ -1,4 +1,4 @@
-"""`WebLimits`: limits on connections, request sizes, timeouts and event streams."""
+"""`WebLimits`: limits on connections, request sizes, timeouts and event streams; the budget for bodies."""
 
 from __future__ import annotations
 
@@ -33,11 +33,16 @@ class WebLimits:
     body_seconds: float = 30.0
     """Timeout for the request body; a tenth of it while all connections are in use."""
     send_seconds: float = 30.0
-    """How long a client may read nothing of its response."""
+    """How long a client may read nothing of its response; a tenth of it while all connections are in use."""
     idle_seconds: int = 5
     """Keep-alive: how long an idle connection stays open."""
     head_bytes: int = 32 * 1024
     body_bytes: int = 1024 * 1024
+    """The longest request body of an authenticated client."""
+    login_body_bytes: int = 16 * 1024
+    """The longest request body of a client that is not authenticated."""
+    all_bodies_bytes: int = 32 * 1024 * 1024
+    """All request bodies in memory at once; half of it for clients that nothing identifies."""
     event_streams: int = 500
     """Open event streams (live pages); at most half of the connections."""
     event_streams_per_visitor: int = 30
@@ -71,6 +76,55 @@ class WebLimits:
         return replace(
             self, connections=connections, event_streams=min(self.event_streams, max(1, connections // 2))
         )
+
+
+class BodyBudget:
+    """The memory that all request bodies may take together."""
+
+    def __init__(self, limits: WebLimits) -> None:
+        self._most = limits.all_bodies_bytes
+        self._used = {True: 0, False: 0}
+        """Bytes by whether their client is known."""
+
+    @property
+    def used(self) -> int:
+        return sum(self._used.values())
+
+    def share(self) -> BodyShare:
+        return BodyShare(self)
+
+    def take(self, size: int, *, is_known: bool) -> bool:
+        """Take some of the budget; False if there is not enough. Unknown clients leave half to the others."""
+        is_over = self.used + size > self._most
+        if is_over or (not is_known and self._used[False] + size > self._most // 2):
+            return False
+        self._used[is_known] += size
+        return True
+
+    def give_back(self, size: int, *, is_known: bool) -> None:
+        self._used[is_known] -= size
+
+
+class BodyShare:
+    """What one request has taken of the budget, from its first byte until its response has ended."""
+
+    def __init__(self, budget: BodyBudget) -> None:
+        self._budget = budget
+        self._is_known = False
+        self._taken = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._budget.give_back(self._taken, is_known=self._is_known)
+
+    def take(self, size: int, *, is_known: bool) -> bool:
+        if not self._budget.take(size, is_known=is_known):
+            return False
+        self._is_known = is_known
+        self._taken += size
+        return True
 
 
 def _file_limit() -> int | None:

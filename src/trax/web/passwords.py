@@ -21,7 +21,7 @@ from trax.store.web_sessions import StoredPassword
 from trax.web.access import CHECKS, COST_LOG2, Access, User, is_outdated
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from trax.store import Connection, Store
 
@@ -38,14 +38,16 @@ class Passwords:
     """Users whose configured hash was logged as outdated."""
     _is_failure_logged: bool = False
 
-    async def find_user(self, name: str, password: str, *, address: str) -> User | None:
+    async def find_user(
+        self, name: str, password: str, *, networks: Sequence[str], is_first: bool
+    ) -> User | None:
         """Verify name and password; None if one of them is wrong. Raises TooManyChecks.
 
         A wrong name takes as long as a wrong password: it is verified against the hash of another user.
         """
         users = self.access.users
         checked = name if name in users else _decoy_name(name, users)
-        with CHECKS.queue(address):
+        with CHECKS.queue(networks, is_first=is_first):
             rows = await self._load()
             valid = {row.user: row for row in rows or () if self._is_valid(row)}
             if not await _is_right(password, users[checked], valid.get(checked)) or checked != name:

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from trax.errors import DefinitionError, format_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from ipaddress import IPv4Network
 
     from starlette.requests import Request
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 SLASH: Final = "\uffff"
 """Marks a slash that was sent as `%2F`. It is a Unicode noncharacter, so no name contains it."""
+IS_HEAD: Final = "trax.is_head"
 ESCAPED: Final = re.compile("%2[fF]")
 
 
@@ -51,8 +52,13 @@ register_url_convertor("segment", SegmentConvertor())
 
 def build_route_scope(scope: Scope) -> Scope:
     """Build the scope for routing: escaped slashes are marked in its path, and HEAD becomes GET."""
-    method = "GET" if scope["method"] == "HEAD" else scope["method"]
-    return {**scope, "path": _path(scope), "method": method}
+    is_head = scope["method"] == "HEAD"
+    return {**scope, "path": _path(scope), "method": "GET" if is_head else scope["method"], IS_HEAD: is_head}
+
+
+def is_head(request: Request) -> bool:
+    """Whether the client wants only the headers: this must change nothing, though the method reads GET."""
+    return bool(request.scope.get(IS_HEAD))
 
 
 def plain_path(path: str) -> str:
@@ -107,6 +113,7 @@ def channels_for(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, S
     return only.receive, only.send
 
 
+X_FORWARDED_PROTO: Final = "x-forwarded-proto"
 FORWARDING_HEADERS: Final = (
     "forwarded",
     "via",
@@ -117,7 +124,13 @@ FORWARDING_HEADERS: Final = (
 )
 """Headers that proxies add. A request with one of these does not count as local."""
 MAX_HOPS: Final = 20
+HOST: Final = re.compile(r"\.?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\]")
+PREFIX_LENGTHS: Final = (64, 56, 48)
 SCHEMES: Final = ("http", "https")
+X_FORWARDED: Final = "x-forwarded-for"
+FORWARDED: Final = "forwarded"
+FORWARDING_KINDS: Final = (X_FORWARDED, FORWARDED)
+"""The headers in which a trusted proxy may name the client."""
 
 
 def parse_networks(addresses: Iterable[str]) -> tuple[IPv4Network | IPv6Network, ...]:
@@ -134,10 +147,15 @@ def parse_networks(addresses: Iterable[str]) -> tuple[IPv4Network | IPv6Network,
 
 
 class TrustedProxies:
-    """Proxies that are trusted to forward the client's address and scheme."""
+    """Proxies that are trusted to forward the client's address and scheme.
 
-    def __init__(self, addresses: Iterable[str]) -> None:
+    A proxy writes one kind of header and passes the other on as the client sent it. So only the configured
+    kind is read.
+    """
+
+    def __init__(self, addresses: Iterable[str], header: str = X_FORWARDED) -> None:
         self._networks = parse_networks(addresses)
+        self._is_rfc7239 = header == FORWARDED
         self._has_warned = False
 
     def __contains__(self, address: str) -> bool:
@@ -152,18 +170,19 @@ class TrustedProxies:
             self._warn(peer, headers)
             return
         scope["client"] = (self._client_address(peer, headers), 0)
-        if (scheme := _client_scheme(headers)) in SCHEMES:
+        if (scheme := self._client_scheme(headers)) in SCHEMES:
             scope["scheme"] = scheme
 
     def _client_address(self, peer: str, headers: Headers) -> str:
-        """The right-most address that is not a trusted proxy: everything left of it may be forged.
+        """The right-most address that is not a trusted proxy: everything left of it may be forged."""
+        hops = _rfc7239_values(headers, "for") if self._is_rfc7239 else _x_forwarded_for_hops(headers)
+        return self._nearest_untrusted(peer, hops)
 
-        A proxy writes one of the two headers and may pass the other on unchanged. If they disagree, neither
-        is used.
-        """
-        lists = [hops for hops in (_x_forwarded_for_hops(headers), _rfc7239_hops(headers)) if hops]
-        addresses = {self._nearest_untrusted(peer, hops) for hops in lists}
-        return addresses.pop() if len(addresses) == 1 else peer
+    def _client_scheme(self, headers: Headers) -> str:
+        schemes = (
+            _rfc7239_values(headers, "proto") if self._is_rfc7239 else [headers.get(X_FORWARDED_PROTO, "")]
+        )
+        return next(iter(schemes), "").partition(",")[0].strip().lower()
 
     def _nearest_untrusted(self, peer: str, hops: Sequence[str]) -> str:
         nearest = peer
@@ -177,7 +196,7 @@ class TrustedProxies:
         return nearest
 
     def _warn(self, peer: str, headers: Headers) -> None:
-        if self._has_warned or not any(name in headers for name in ("x-forwarded-for", "forwarded")):
+        if self._has_warned or not any(name in headers for name in FORWARDING_KINDS):
             return
         self._has_warned = True
         logger.warning(
@@ -195,7 +214,39 @@ def is_local_request(request: Request) -> bool:
     """
     if any(name in request.headers for name in FORWARDING_HEADERS):
         return False
-    return is_loopback(_peer(request.scope)) and is_loopback(_host_name(request.headers.get("host", "")))
+    return is_loopback(_peer(request.scope)) and is_loopback(host_of(request))
+
+
+def host_of(request: Request) -> str:
+    """The name or address by which the client calls this server, without a port."""
+    host = request.headers.get("host", "")
+    return host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]
+
+
+def is_allowed_host(host: str, allowed: Collection[str]) -> bool:
+    """Whether a host is one of these names; `.example.com` also allows the names below it."""
+    name = host.lower().rstrip(".")
+    return any(name == each or (each.startswith(".") and f".{name}".endswith(each)) for each in allowed)
+
+
+def cannot_be_rebound(host: str) -> bool:
+    """Whether no other site can have this host: it is an address, or a name of this machine itself.
+
+    A site may have its own name resolve to this server (DNS rebinding); a browser then shows it our pages.
+    """
+    return host.lower() == "localhost" or _parse_address(host) is not None
+
+
+def parse_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
+    """Check the names of allowed hosts: without scheme, port and path."""
+    names = tuple(host.strip().lower().rstrip(".") for host in hosts)
+    for name in names:
+        if not HOST.fullmatch(name):
+            raise DefinitionError(
+                "allowed_hosts must be names or addresses without scheme and port, such as trax.example.com, "
+                f"or .example.com for all names below it (got {format_value(name)})"
+            )
+    return names
 
 
 def is_loopback(host: str) -> bool:
@@ -203,12 +254,16 @@ def is_loopback(host: str) -> bool:
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
-def network_of(address: str) -> str:
-    """The key for counting guesses: the IPv4 address, or the /64 network of an IPv6 address."""
+def networks_of(address: str) -> tuple[str, ...]:
+    """The keys for counting guesses, the narrowest first.
+
+    An IPv4 address is one key. An IPv6 address has three: anyone may have a /64 network, customers often have
+    a /56 and sites a /48, with thousands of the smaller ones.
+    """
     parsed = _parse_address(address)
     if isinstance(parsed, IPv6Address):
-        return str(IPv6Network((parsed, 64), strict=False))
-    return address if parsed is None else str(parsed)
+        return tuple(str(IPv6Network((parsed, length), strict=False)) for length in PREFIX_LENGTHS)
+    return (address if parsed is None else str(parsed),)
 
 
 def _peer(scope: Scope) -> str:
@@ -216,18 +271,9 @@ def _peer(scope: Scope) -> str:
     return client[0] if client else ""
 
 
-def _client_scheme(headers: Headers) -> str:
-    schemes = headers.get("x-forwarded-proto") or next(iter(_rfc7239_values(headers, "proto")), "")
-    return schemes.partition(",")[0].strip().lower()
-
-
 def _x_forwarded_for_hops(headers: Headers) -> list[str]:
     joined = ",".join(headers.getlist("x-forwarded-for"))
     return [hop.strip() for hop in joined.split(",") if hop.strip()]
-
-
-def _rfc7239_hops(headers: Headers) -> list[str]:
-    return _rfc7239_values(headers, "for")
 
 
 def _rfc7239_values(headers: Headers, parameter: str) -> list[str]:
@@ -252,7 +298,3 @@ def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
-
-
-def _host_name(host: str) -> str:
-    return host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]

@@ -37,6 +37,8 @@ HEADERS: Final = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 NO_STORE: Final = "no-store"
+STRICT_TRANSPORT: Final = "max-age=31536000"
+"""Sent with TLS: for a year, browsers use this host with TLS only."""
 REDIRECTS: Final = range(300, 400)
 RETRYABLE: Final = (429, 500, 503)
 """Statuses for which the page offers a retry."""
@@ -45,9 +47,11 @@ ACCESS_CODES: Final = ("not_authenticated", "not_allowed")
 METHODS: Final = ("DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT")
 
 
-def add_headers(message: Message) -> None:
+def add_headers(message: Message, *, is_host_tls: bool) -> None:
     """Add the headers to a response start message; an existing Cache-Control is kept."""
     headers = MutableHeaders(raw=message["headers"])
+    if is_host_tls:
+        headers.setdefault("Strict-Transport-Security", STRICT_TRANSPORT)
     for name, value in HEADERS.items():
         headers[name] = value
     headers.setdefault("Cache-Control", NO_STORE)
@@ -71,7 +75,9 @@ class HeadersMiddleware:
             nonlocal has_started
             if message["type"] == "http.response.start":
                 has_started = True
-                add_headers(message)
+                # Read here, since the guard sets the scheme that a trusted proxy has seen.
+                is_own_host = not scope.get("root_path")  # the header applies to everything on the host
+                add_headers(message, is_host_tls=is_own_host and scope.get("scheme") == "https")
             await send(message)
 
         try:

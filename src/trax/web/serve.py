@@ -41,7 +41,7 @@ LAST_SECONDS: Final = 3
 """How long requests may run on after the server was stopped."""
 
 FULL_SHARE: Final = 0.1
-"""Share of the usual header and body timeouts that applies while all connections are in use."""
+"""Share of the usual timeouts of clients that applies while all connections are in use."""
 
 MOMENT_SECONDS: Final = 1.0
 """Extra time for the handler to send its own 408 response before the connection is closed."""
@@ -251,7 +251,7 @@ class HttpConnection(H11Protocol):
     def _current_step(self, *, is_full: bool) -> tuple[str | None, float]:
         limits, share = self._limits, FULL_SHARE if is_full else 1.0
         if self.transport.is_closing() or self.flow.write_paused:
-            return "response", limits.send_seconds
+            return "response", share * limits.send_seconds
         if self.cycle is None or self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
             return "head", share * limits.head_seconds
         if self.cycle.more_body:

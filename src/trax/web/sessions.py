@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
 from trax.app.app import Trax
-from trax.app.sessions import digest
+from trax.app.sessions import SessionTimes, digest
 from trax.records.audit import NewWebSession, SignIn
 from trax.web.access import LOCAL, Access, Means, Role, User, Visitor
 
@@ -44,12 +44,16 @@ class BrowserSessions:
     def lifetime(self) -> timedelta:
         return self.access.session_lifetime
 
+    @property
+    def times(self) -> SessionTimes:
+        return SessionTimes(self.lifetime, self.access.session_idle_timeout)
+
     async def begin(self, request: Request, name: str, user: User) -> str:
         """Begin a session after a correct password; returns the secret for the cookie."""
         secret = secrets.token_urlsafe(32)
         new = _new_session(request, secret, name, user.role, SignIn.PASSWORD, _proof(secret, user))
         before = request.cookies.get(cookie_name(request))
-        session = await self.app.sessions.begin(new, lifetime=self.lifetime, replaces=before)
+        session = await self.app.sessions.begin(new, times=self.times, replaces=before)
         logger.info("session %s: user %s signed in from %s", session.id, name, new.address)
         return secret
 
@@ -57,18 +61,18 @@ class BrowserSessions:
         """Begin a session as local operator with a one-time link; None if the link is not valid."""
         secret = secrets.token_urlsafe(32)
         new = _new_session(request, secret, LOCAL, Role.OPERATOR, SignIn.LINK, "")
-        session = await self.app.sessions.begin_by_link(token, new, lifetime=self.lifetime)
+        session = await self.app.sessions.begin_by_link(token, new, times=self.times)
         if session is None:
             return None
         logger.info("session %s: signed in with a link from %s", session.id, new.address)
         return secret
 
-    async def find_visitor(self, request: Request) -> Visitor | None:
+    async def find_visitor(self, request: Request, *, is_use: bool) -> Visitor | None:
         """Find the user of the request's session cookie; a session that is no longer allowed is ended."""
         secret = request.cookies.get(cookie_name(request), "")
         if len(secret) != SECRET_CHARACTERS:
             return None
-        stored = await self.app.sessions.find(secret)
+        stored = await self.app.sessions.find(secret, times=self.times, is_use=is_use)
         if stored is None:
             return None
         session, role = stored.session, self._role(stored, secret)
@@ -92,7 +96,22 @@ class BrowserSessions:
 def cookie_name(request: Request) -> str:
     """Include the port, because browsers share cookies between all ports of a host."""
     port = request.headers.get("host", "").rpartition(":")[2]
-    return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
+    name = f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
+    return f"{_prefix(request)}{name}"
+
+
+def browser_cookie_name(request: Request) -> str:
+    return f"{_prefix(request)}{CSRF_COOKIE}"
+
+
+def _prefix(request: Request) -> str:
+    """With TLS, a prefix: other hosts of the domain, and pages without TLS, cannot set such a cookie.
+
+    `__Host-` also needs the path `/`, so below a mount path it is `__Secure-`.
+    """
+    if request.scope.get("scheme") != "https":
+        return ""
+    return "__Secure-" if request.scope.get("root_path") else "__Host-"
 
 
 def set_cookie(request: Request, response: Response, secret: str, lifetime: timedelta) -> None:

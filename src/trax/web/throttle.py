@@ -1,7 +1,8 @@
 """Rate limits for guessed passwords and tokens: delays grow with each attempt.
 
 An attempt is counted before it is verified. Only counts by address refuse attempts, so no one can lock a user
-out from elsewhere; the count of a name alone only slows attempts down, by two seconds at most.
+out from elsewhere; the count of a name alone only slows attempts down, by two seconds at most. An IPv6
+address counts for three networks: who has a wider one can use thousands of addresses.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from trax.web.peer import network_of
+from trax.web.peer import networks_of
 from trax.web.problems import Refusal, problem
 
 FORGET_SECONDS: Final = 900.0
@@ -34,7 +35,10 @@ class Delay(NamedTuple):
 
 PAIR: Final = Delay("name and address", 5, 1.0, 60.0)
 ADDRESS: Final = Delay("address", 20, 1.0, 60.0)
+ADDRESSES: Final = (ADDRESS, Delay("network", 40, 1.0, 60.0), Delay("site", 80, 1.0, 60.0))
+"""For the networks of an address, the narrowest first."""
 TOKEN: Final = Delay("token", 20, 1.0, 60.0)
+TOKENS: Final = (TOKEN, Delay("token by network", 40, 1.0, 60.0), Delay("token by site", 80, 1.0, 60.0))
 NAME: Final = Delay("name", 10, 0.25, 2.0)
 
 
@@ -47,16 +51,25 @@ class Key(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """The keys of one login attempt: two that may refuse it, and one that only slows it down."""
+    """The keys of one login attempt: those that may refuse it, and one that only slows it down."""
 
     pair: Key
-    address: Key
+    addresses: tuple[Key, ...]
     name: Key
 
     @classmethod
     def of(cls, name: str, address: str) -> Attempt:
-        name, address = name[:LONGEST_NAME], network_of(address)
-        return cls(Key(PAIR, address, name), Key(ADDRESS, address), Key(NAME, name=name))
+        name, addresses = name[:LONGEST_NAME], _network_keys(ADDRESSES, address)
+        return cls(Key(PAIR, addresses[0].address, name), addresses, Key(NAME, name=name))
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        return (self.pair, *self.addresses, self.name)
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The networks of the address, the narrowest first."""
+        return tuple(key.address for key in self.addresses)
 
 
 class AttemptCount(NamedTuple):
@@ -77,11 +90,15 @@ class Throttle:
 
     def reserve(self, attempt: Attempt) -> float:
         """Count an attempt before it is verified, or return the seconds to wait."""
-        wait = max(self._wait_seconds(attempt.pair), self._wait_seconds(attempt.address))
+        wait = max(map(self._wait_seconds, (attempt.pair, *attempt.addresses)))
         if wait <= 0:
-            for key in attempt:
+            for key in attempt.keys:
                 self._increment(key)
         return wait
+
+    def is_first(self, attempt: Attempt) -> bool:
+        """Whether no other attempt from these networks has failed, or is still being verified."""
+        return all(self._count(key).attempts <= 1 for key in attempt.addresses)
 
     async def slow_down(self, attempt: Attempt) -> None:
         """Delay an attempt for a name that was tried often, from any address."""
@@ -91,12 +108,12 @@ class Throttle:
     def forgive(self, attempt: Attempt) -> None:
         """The attempt succeeded: forget its name and address pair; other counts only lose this attempt."""
         self.counts.pop(attempt.pair, None)
-        for key in (attempt.address, attempt.name):
+        for key in (*attempt.addresses, attempt.name):
             self._decrement(key)
 
     def withdraw(self, attempt: Attempt) -> None:
         """The attempt was not verified: remove it from the counts."""
-        for key in attempt:
+        for key in attempt.keys:
             self._decrement(key)
 
     def wait_for_token(self, address: str, secret: str) -> float:
@@ -105,7 +122,8 @@ class Throttle:
         A secret known to be wrong is not delayed, since repeating it reveals nothing: a program with an old
         token must not lock out others on its machine.
         """
-        return 0.0 if self.is_known_wrong(secret) else self._wait_seconds(Key(TOKEN, network_of(address)))
+        keys = _network_keys(TOKENS, address)
+        return 0.0 if self.is_known_wrong(secret) else max(map(self._wait_seconds, keys))
 
     def is_known_wrong(self, secret: str) -> bool:
         return _digest(secret) in self.wrong
@@ -113,7 +131,8 @@ class Throttle:
     def note_wrong_token(self, address: str, secret: str) -> None:
         if self.is_known_wrong(secret):
             return
-        self._increment(Key(TOKEN, network_of(address)))
+        for key in _network_keys(TOKENS, address):
+            self._increment(key)
         self.wrong[_digest(secret)] = None
         while len(self.wrong) > WRONG_SECRETS_KEPT:
             del self.wrong[next(iter(self.wrong))]
@@ -139,6 +158,11 @@ class Throttle:
     def _count(self, key: Key) -> AttemptCount:
         count = self.counts.get(key, AttemptCount(0, self.clock()))
         return count if self.clock() - count.at < FORGET_SECONDS else AttemptCount(0, self.clock())
+
+
+def _network_keys(limits: tuple[Delay, ...], address: str) -> tuple[Key, ...]:
+    networks = networks_of(address)
+    return tuple(Key(limit, network) for limit, network in zip(limits, networks, strict=False))
 
 
 def _delay_seconds(limit: Delay, attempts: int) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from trax.errors import (
@@ -37,6 +37,17 @@ JITTER: Final = 0.25
 
 
 BODY_EXCERPT_CHARS: Final = 2000
+
+MAX_BODY_BYTES: Final = 1024 * 1024
+"""The longest response that is no stream: results of a batch, or a refusal."""
+
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+"""The longest line of a stream: the last one has the output of the run."""
+
+MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
+"""All lines of one endpoint that are incomplete, and so not verified yet."""
+
+IDENTITY: Final = "identity"
 
 GATEWAY_ERRORS: Final = frozenset({502, 504})
 """Statuses of a gateway that may or may not have forwarded the call."""
@@ -71,6 +82,8 @@ class EndpointClient:
     timeout: timedelta
     retry: CallRetry
     options: Mapping[str, Any] = field(repr=False)
+    max_line_bytes: int = MAX_LINE_BYTES
+    max_buffered_bytes: int = MAX_BUFFERED_BYTES
     clock: Callable[[], float] = time.time
     chance: Callable[[], float] = _random.random
     sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
@@ -88,6 +101,7 @@ class EndpointClient:
         """The URL without a password, for messages."""
         self._httpx: Any = import_extra("httpx2", extra="http", feature="HttpWorkers")
         self._client: httpx2.AsyncClient | None = None
+        self._buffered_bytes = 0
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
@@ -103,7 +117,10 @@ class EndpointClient:
         """Call and read the whole response. Network errors are raised as they are."""
         async with self._use_client() as client:
             response = await self._send_with_retries(client, operation, body, RETRY_STATUSES, stream=False)
-            return self._verify_response(response)
+            try:
+                return await self._read_response(response)
+            finally:
+                await response.aclose()
 
     @asynccontextmanager
     async def stream(self, operation: str, body: bytes) -> AsyncGenerator[AsyncIterator[bytes]]:
@@ -125,22 +142,41 @@ class EndpointClient:
                 raise self._connection_lost(error) from error
             try:
                 if not response.is_success:
-                    await response.aread()
-                    raise self._refusal(self._verify_response(response))
+                    raise self._refusal(await self._read_response(response))
+                if problem := _encoding_problem(response):
+                    raise RemoteLost(f"the response of {self.address} {problem}")
                 yield self._lines(response)
             except self._httpx.HTTPError as error:
                 raise self._connection_lost(error) from error
             finally:
                 await response.aclose()
 
-    def _verify_response(self, response: httpx2.Response) -> EndpointResponse:
-        status, key = response.status_code, self._response_key(response)
-        is_signed = key.is_response(status, response.headers, response.content)
-        text = response.text[:BODY_EXCERPT_CHARS] or response.reason_phrase
-        by = "" if is_signed else f", {UNSIGNED}"
-        return EndpointResponse(
-            status, response.text, is_signed, f"{self.address} responded {status}{by}: {text}"
+    async def _read_response(self, response: httpx2.Response) -> EndpointResponse:
+        """Read and verify a whole response. One that is encoded or too long is not signed by the endpoint."""
+        status, body = response.status_code, b""
+        problem = _encoding_problem(response)
+        if problem is None:
+            body, problem = await self._read_body(response)
+        is_signed = problem is None and self._response_key(response).is_response(
+            status, response.headers, body
         )
+        text = body.decode(errors="replace")
+        shown = problem or text[:BODY_EXCERPT_CHARS] or response.reason_phrase[:BODY_EXCERPT_CHARS]
+        by = "" if is_signed else f", {UNSIGNED}"
+        return EndpointResponse(status, text, is_signed, f"{self.address} responded {status}{by}: {shown}")
+
+    async def _read_body(self, response: httpx2.Response) -> tuple[bytes, str | None]:
+        """The bytes as they were sent, or the reason why they are not read."""
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.timeout.total_seconds()):
+                async for part in _raw_parts(response):
+                    if len(body) + len(part) > MAX_BODY_BYTES:
+                        return b"", f"it is longer than {MAX_BODY_BYTES} bytes"
+                    body += part
+        except TimeoutError:
+            raise self._httpx.ReadTimeout("the response did not end in time") from None
+        return bytes(body), None
 
     def _response_key(self, response: httpx2.Response) -> ResponseKey:
         return ResponseKey(self.secret, response.request.headers[NONCE])
@@ -154,7 +190,7 @@ class EndpointClient:
     async def _lines(self, response: httpx2.Response) -> AsyncIterator[bytes]:
         """The verified lines of a response. Empty lines only keep the connection open."""
         key, number = self._response_key(response), 0
-        async for line in _split(response.aiter_bytes()):
+        async for line in self._split(_raw_parts(response)):
             if not line:
                 continue
             number += 1
@@ -164,6 +200,42 @@ class EndpointClient:
                     f"line {number} of the response of {self.address} is {UNSIGNED}, or incomplete"
                 )
             yield text
+
+    async def _split(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Split at line feeds only: the text may contain other line separators.
+
+        An incomplete line is not verified yet, so its length is limited, and the sum over all responses too.
+        """
+        rest = bytearray()
+        try:
+            async for part in parts:
+                *ends, begun = part.split(b"\n")
+                for end in ends:
+                    self._append(rest, end)
+                    line = bytes(rest)
+                    self._clear(rest)
+                    yield line
+                self._append(rest, begun)
+            yield bytes(rest)
+        finally:
+            self._clear(rest)
+
+    def _append(self, rest: bytearray, part: bytes) -> None:
+        if len(rest) + len(part) > self.max_line_bytes:
+            raise RemoteLost(
+                f"a line of the response of {self.address} is longer than {self.max_line_bytes} bytes "
+                "(max_line_bytes of HttpWorkers)"
+            )
+        if self._buffered_bytes + len(part) > self.max_buffered_bytes:
+            raise RemoteLost(
+                f"the incomplete responses of {self.address} have more than {self.max_buffered_bytes} bytes"
+            )
+        rest += part
+        self._buffered_bytes += len(part)
+
+    def _clear(self, rest: bytearray) -> None:
+        self._buffered_bytes -= len(rest)
+        rest.clear()
 
     async def _send_with_retries(
         self,
@@ -176,7 +248,9 @@ class EndpointClient:
     ) -> httpx2.Response:
         retries = 0
         while True:
-            response = await client.send(self._request(client, operation, body, stream=stream), stream=stream)
+            request = self._request(client, operation, body, stream=stream)
+            # The body is never read here: its encoding and length are checked first.
+            response = await client.send(request, stream=True, follow_redirects=False)
             if response.status_code not in retry_statuses:
                 return response
             after, now = response.headers.get("retry-after"), datetime.fromtimestamp(self.clock(), UTC)
@@ -194,7 +268,7 @@ class EndpointClient:
         path = f"{self._path}/{operation}"
         signed_path = unquote(path)  # ASGI servers pass the decoded path
         headers = call_headers(self.key, self.secret, "POST", signed_path, body, now=self.clock())
-        headers["content-type"] = "application/json"
+        headers |= {"content-type": "application/json", "accept-encoding": IDENTITY}
         seconds = self.timeout.total_seconds()
         allowed = self._httpx.Timeout(seconds, read=None if stream else seconds)
         return client.build_request(
@@ -218,14 +292,17 @@ class EndpointClient:
         return RemoteLost(f"connection to {self.address} lost before the run ended ({why})")
 
 
-async def _split(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Split at line feeds only: the text may contain other line separators."""
-    rest = b""
-    async for part in parts:
-        *lines, rest = (rest + part).split(b"\n")
-        for line in lines:
-            yield line
-    yield rest
+def _raw_parts(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The bytes of the body as they arrive: nothing is decompressed."""
+    return aiter(cast("httpx2.AsyncByteStream", response.stream))
+
+
+def _encoding_problem(response: httpx2.Response) -> str | None:
+    """Why a response is not read: what is compressed can expand without limit."""
+    encoding = response.headers.get("content-encoding", IDENTITY).strip().lower()
+    return (
+        None if encoding in {"", IDENTITY} else f"is encoded as {format_value(encoding)}; expected {IDENTITY}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +350,7 @@ def _parse_retry_after(retry_after: str | None, now: datetime) -> float | None:
         return float(retry_after)
     try:
         moment = parsedate_to_datetime(retry_after)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0.0, (moment - now).total_seconds())

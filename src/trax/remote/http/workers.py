@@ -25,9 +25,10 @@ from trax.errors import (
     TraxError,
     format_value,
 )
-from trax.remote.http.client import CallRetry, EndpointClient
+from trax.remote.http.client import MAX_LINE_BYTES, CallRetry, EndpointClient
 from trax.remote.http.protocol import parse_event, parse_line, parse_outcome
 from trax.remote.http.signing import DEFAULT_KEY, secret_bytes, validate_key
+from trax.schedule.validate import AT_LEAST_ONE
 from trax.train import Cancelled, Failed, Interrupted, output_codec
 from trax.train.context import await_cancellable
 from trax.train.outcome import describe
@@ -55,8 +56,9 @@ class HttpWorkers:
     this side keeps record, slot and heartbeat.
 
     `timeout` is for one call, which `retry` may repeat. `concurrency` is how many runs are active at once in
-    mode "response"; `run_timeout` is for `app.run(…, on=…)` of trains without a timeout. Other arguments go
-    to the `httpx2.AsyncClient`: verify, cert, proxy, headers, transport.
+    mode "response"; `run_timeout` is for `app.run(…, on=…)` of trains without a timeout. `max_line_bytes`
+    limits a line of a response, and so an output. Other arguments go to the `httpx2.AsyncClient`: verify,
+    cert, proxy, headers, transport.
     """
 
     def __init__(
@@ -72,10 +74,12 @@ class HttpWorkers:
         batch_size: int = 20,
         concurrency: int = 100,
         run_timeout: timedelta = timedelta(minutes=5),
+        max_line_bytes: int = MAX_LINE_BYTES,
         **client: Any,
     ) -> None:
         if mode not in MODES:
             raise DefinitionError(f"mode must be {' or '.join(map(repr, MODES))} (got {format_value(mode)})")
+        AT_LEAST_ONE("max_line_bytes", max_line_bytes)
         call_retry = retry or CallRetry()
         self.name = name
         self.mode = mode
@@ -91,6 +95,7 @@ class HttpWorkers:
             timeout=timeout,
             retry=call_retry,
             options=client,
+            max_line_bytes=max_line_bytes,
         )
 
     def __repr__(self) -> str:

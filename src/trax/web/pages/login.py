@@ -9,13 +9,15 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from trax.app.sessions import FailedSignIn
 from trax.errors import TraxError, count_noun
-from trax.web.access import Means, TooManyChecks
+from trax.web.access import LONGEST_PASSWORD, Means, TooManyChecks
 from trax.web.api.sessions import sessions_for
 from trax.web.context import context_of, csrf_token, link, request_form, safe_next, visitor_of
 from trax.web.pages.formats import whole_number
 from trax.web.pages.listing import ROWS, by_id, query_number, query_text
 from trax.web.pages.rendering import Message, run_action, show, show_plain
+from trax.web.peer import is_head
 from trax.web.problems import Refusal, problem
 from trax.web.sessions import delete_cookie, set_cookie
 from trax.web.throttle import Attempt, throttle_refusal
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 router = APIRouter()
-LONGEST_PASSWORD: Final = 1000
 EVERYWHERE: Final = "everywhere"
 LINK_USED: Final = "This link has already been used or has expired."
 LINKS_DISABLED: Final = "Sign-in links are disabled because access is configured. Log in with your name."
@@ -37,7 +38,7 @@ async def login(request: Request) -> Response:
     token, onward = request.query_params.get("token"), safe_next(request.query_params.get("next"))
     if token and visitor_of(request).means is Means.SESSION:
         return _redirect(request, onward)  # already signed in: the link was opened again
-    if token:
+    if token and not is_head(request):  # mail programs and chats check links with HEAD
         return await _enter_by_link(request, token, onward)
     return _form(request, onward)
 
@@ -72,17 +73,21 @@ async def _log_in(request: Request, name: str, password: str) -> str:
     attempt = Attempt.of(name, address)
     if wait := context.throttle.reserve(attempt):
         raise throttle_refusal("too many login attempts", wait)
+    is_first = context.throttle.is_first(attempt)
     await context.throttle.slow_down(attempt)
     if not context.access.users:
         raise Refusal(problem(401, "login is not available: no users are configured", code="wrong_password"))
     try:
-        user = await context.passwords.find_user(name, password, address=attempt.address.address)
+        user = await context.passwords.find_user(name, password, networks=attempt.networks, is_first=is_first)
     except TooManyChecks:
         context.throttle.withdraw(attempt)
         raise throttle_refusal("too many logins at the same time", 1.0) from None
     if user is None:
-        why = "wrong password" if name in context.access.users else "unknown name"
+        is_known = name in context.access.users
+        why = "wrong password" if is_known else "unknown name"
         logger.warning("login from %s failed: %s", address, why)
+        failure = FailedSignIn(why=why, address=address, user=name if is_known else None)
+        await context.app.sessions.record_failure(failure)
         raise Refusal(problem(401, "wrong name or password", code="wrong_password"))
     context.throttle.forgive(attempt)
     return await context.sessions.begin(request, name, user)
@@ -95,7 +100,10 @@ async def _log_in_by_link(request: Request, token: str) -> str | None:
         raise throttle_refusal("too many invalid links", wait)
     session = await context.sessions.begin_by_link(request, token)
     if session is None:
+        is_new = not context.throttle.is_known_wrong(token)
         context.throttle.note_wrong_token(address, token)
+        if is_new:
+            await context.app.sessions.record_failure(FailedSignIn(why="invalid link", address=address))
     return session
 
 

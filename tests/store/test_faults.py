@@ -7,6 +7,7 @@ import sqlite3
 import traceback
 from contextlib import suppress
 from datetime import datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -15,6 +16,7 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from trax.errors import AccessDenied, InvalidUrl, SchemaNotMigrated, StoreError, StoreUnavailable
+from trax.events import Topic
 from trax.store import Store, dialect, groups, postgresql
 from trax.store import engine as store_engine
 from trax.store.faults import RowsRefused, savepoint, translate_errors
@@ -319,19 +321,32 @@ def test_another_driver_on_a_connection_of_the_callers_tells_no_row_either() -> 
 
 
 def test_any_error_of_a_driver_on_a_lost_connection_is_passing_with_an_unknown_outcome(
-    postgres_url: str,
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lose(connection: Connection) -> None:
+    def lose(connection: Connection, _statement: Any) -> None:
         driver: Any = connection.connection.driver_connection
         driver.pgconn.finish()
         raise psycopg.ProgrammingError("what a driver says of a connection that it cannot reset")
 
     store = Store(postgres_url)
+    monkeypatch.setattr("trax.store.store.commit_alone", lose)
     with pytest.raises(StoreUnavailable, match="the connection was lost") as lost:
-        store.run(lose)
+        store.run_alone((text("SELECT 1"), {}), Topic.PENDING)
 
     assert lost.value.may_be_committed
     store.close()
+
+
+def test_an_error_that_ends_the_session_leaves_the_outcome_unknown() -> None:
+    class Ended(psycopg.errors.AdminShutdown):
+        @property
+        def diag(self) -> Any:
+            return SimpleNamespace(severity_nonlocalized="FATAL", message_primary="terminating connection")
+
+    with pytest.raises(StoreUnavailable) as failed, translate_errors("postgresql://box/db"):
+        raise Ended
+
+    assert failed.value.may_be_committed
 
 
 def test_a_disk_that_fails_at_a_commit_leaves_the_outcome_unknown() -> None:

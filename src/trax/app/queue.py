@@ -22,7 +22,7 @@ from trax.engine.enqueue import (
     decode_plain_input,
     enqueue,
     is_plain,
-    unknown_outcome,
+    outcome_error,
 )
 from trax.engine.open_store import check_may_open
 from trax.engine.retry import default_policy
@@ -193,7 +193,7 @@ class Enqueuer:
                 return await store.call(_enqueue, store, traced, self._entry_waiter, None, self._code)
             except StoreUnavailable as error:
                 if error.may_be_committed:
-                    raise unknown_outcome(error, traced) from error
+                    raise outcome_error(error, traced) from error
                 raise
 
     def _combiner(self, store: Store) -> EnqueueCombiner:
@@ -248,7 +248,7 @@ class Enqueuer:
                 return store.run(_enqueue, store, traced, self._entry_waiter, None, self._code)
             except StoreUnavailable as error:
                 if error.may_be_committed:
-                    raise unknown_outcome(error, traced) from error
+                    raise outcome_error(error, traced) from error
                 raise
 
     def _insert_in_blocking(

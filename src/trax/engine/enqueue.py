@@ -226,7 +226,7 @@ class _SharedEnqueue:
             self._inserted.exception()  # otherwise asyncio logs it if all calls were cancelled
 
 
-def unknown_outcome(error: StoreUnavailable, request: EnqueueRequest) -> StoreUnavailable:
+def outcome_error(error: StoreUnavailable, request: EnqueueRequest) -> StoreUnavailable:
     """The error for a caller whose entries may be stored: it names them. They are not sent again by us."""
     first = next(iter(request.inputs))
     if request.unique is not None:

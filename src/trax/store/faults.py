@@ -185,7 +185,7 @@ def _translate(error: BaseException | None, address: str) -> StoreError:
     match error:
         case psycopg.Error() if _has_unknown_outcome(error):
             message = " ".join(str(error).split())
-            return _unknown_outcome(f"{address}: the connection was lost before the answer: {message}")
+            return _outcome_error(f"{address}: the connection was lost before the answer: {message}")
         case psycopg.Error():
             return _translate_postgresql(error, address)
         case sqlite3.Error():
@@ -229,7 +229,7 @@ def _has_unknown_outcome(error: psycopg.Error) -> bool:
     return is_unanswered or LOST in getattr(error, "__notes__", ())
 
 
-def _unknown_outcome(message: str) -> StoreUnavailable:
+def _outcome_error(message: str) -> StoreUnavailable:
     error = StoreUnavailable(message)
     error.may_be_committed = True
     return error
@@ -261,7 +261,7 @@ def _translate_sqlite(error: sqlite3.Error, address: str) -> StoreError:
         return StoreUnavailable(f"{address} is busy: {error}")
     if name in SQLITE_FAILING:
         message = f"{address}: {error}; check the disk, its free space, and memory"
-        return _unknown_outcome(message) if name == SQLITE_IO_ERROR else StoreUnavailable(message)
+        return _outcome_error(message) if name == SQLITE_IO_ERROR else StoreUnavailable(message)
     if name in SQLITE_DENIED:
         return AccessDenied(f"{address}: {error}; check the file, its folder and their permissions")
     if "no such table" in str(error) or "no such column" in str(error):

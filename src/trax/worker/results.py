@@ -141,7 +141,7 @@ class ResultWriter:
         """The runs that were held back before: each is logged once."""
 
     @property
-    def unwritten(self) -> list[RunResult]:
+    def results_to_write(self) -> list[RunResult]:
         """The results that are being written now or held back."""
         batches = (*self._batches_in_flight, self._held_back.values())
         return [result for batch in batches for result in batch]

@@ -234,7 +234,7 @@ class Worker:
                 await self.flush()
             except StoreError as error:
                 logger.warning("worker %s: results could not be written, trying again: %s", self.id, error)
-            if not (self._pool.results or self._results.unwritten):
+            if not (self._pool.results or self._results.results_to_write):
                 return
             await asyncio.sleep(pause)
         await self.flush()
@@ -324,7 +324,7 @@ class Worker:
 
     def _run_ids(self) -> list[int]:
         """The ids of all runs of this worker: in the backlog, active, or with a result to write."""
-        results = (*self._pool.results, *self._results.unwritten)
+        results = (*self._pool.results, *self._results.results_to_write)
         return [*self._pool.job_ids, *(result.metadata_id for result in results)]
 
     def _return_orphans(self, orphans: Sequence[HeldRun]) -> None:

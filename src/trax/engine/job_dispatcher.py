@@ -333,8 +333,7 @@ def _quick_terms(
     """The terms for a quick next visit; None if this visit needed a decision."""
     request = dispatch_input.claim_request
     is_alone = dispatch_input.needs_free_slot and not snapshot.has_workers_elsewhere
-    is_alone = is_alone and not snapshot.has_parked
-    if request is None or not is_alone:
+    if request is None or not is_alone or snapshot.has_parked:
         return None
     edited, fleet = quick_gate.settings_text(snapshot.settings), snapshot.fleet_mark
     return _build_quick_terms(request, settings, routing, edited=edited, fleet=fleet)

@@ -171,7 +171,8 @@ async def test_without_a_server_it_is_not_decided(idle: Queue) -> None:
 
 
 async def test_an_entry_that_has_just_come_back_is_in_flight(idle: Queue) -> None:
-    """Its run was interrupted: it is older than its wait."""
+    """Its run was interrupted: it is older than its wait, and a place was free all the time."""
+    await idle.app.groups.update("etl", max_active_jobs=5)
     [entry] = await idle.queue()
     [run] = (await idle.harness.cycle("job_dispatcher")).metadata_ids
     await idle.wait(30)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax import Group, Trax, every
-from trax.app.queue import enqueue_without_code
+from trax.app.queue import Enqueuer
 from trax.engine.routing import FleetCache
 from trax.engine.schedule import schedule
 from trax.inspect.status import status
@@ -42,7 +42,8 @@ class Yard:
         self.greet = greet
 
     async def queue(self, train: str, value: Any = None, **how: Any) -> QueuedEntry:
-        return await enqueue_without_code(self.app.parts, train, value, how)  # pyright: ignore[reportArgumentType]
+        options: Any = how
+        return (await Enqueuer(self.app.parts).enqueue(train, [value], options, has_code=False))[0]
 
     async def register(self, *trains: str, groups: list[str] | None = None, **columns: Any) -> int:
         """A worker of another process."""

@@ -259,7 +259,7 @@ async def test_what_is_not_there_is_refused(what: str | int, said: str) -> None:
 async def test_a_parked_entry_names_the_train_its_neighbour_and_when_it_is_given_up(url: str) -> None:
     app = app_at(url)
     async with Harness(app) as h:
-        entry = await enqueue_without_code(app.parts, "greeet", "Ada", {})
+        entry = await enqueue_without_code(app.parts, "greeet", None, {})
         await h.cycle("job_dispatcher")
 
         [reason] = await app.why(entry.id)

@@ -19,7 +19,7 @@ from tests.support.html_reader import Page
 from tests.support.web_app import OPERATOR, browser, railway, web_app
 
 from trax import Retry, Trax, current, every, junction
-from trax.app.queue import enqueue_without_code
+from trax.app.queue import Enqueuer
 from trax.settings import Settings
 from trax.web import Access, create
 from trax.web.api.bodies import JsonRoute
@@ -402,7 +402,8 @@ async def test_what_is_wrong_is_told_without_marks_of_direction(room: WebApp) ->
 
 async def test_half_of_a_pair_in_a_row_is_shown_as_a_question_mark(room: WebApp) -> None:
     """Written by somebody who had no code to check it; its worker refuses it, and people look at it."""
-    entry = await enqueue_without_code(room.app.parts, "serve_coffee", {"customer": "a\ud800b"}, {})
+    value = {"customer": "a\ud800b"}
+    (entry,) = await Enqueuer(room.app.parts).enqueue("serve_coffee", [value], {}, has_code=False)
 
     shown = [(await room.get(f"/queue/{entry.id}"))["input"]]
     await room.harness.run_until_idle()

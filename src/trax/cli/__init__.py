@@ -46,7 +46,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.errors import AppImportError, TraxError
 from trax.escapes import visible_text
-from trax.masking import hide_passwords_of, mask_urls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -246,6 +245,8 @@ def _run(arguments: list[str]) -> int:
 
 def _hide_passwords(arguments: Sequence[str], text: str) -> str:
     """Mask passwords of the command line, which an error may repeat: a URL may be in the wrong place."""
+    from trax.masking import hide_passwords_of, mask_urls
+
     values = (word.partition("=")[2] for word in arguments if word.startswith("--"))
     return mask_urls(hide_passwords_of((*arguments, *values), text))
 

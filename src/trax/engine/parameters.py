@@ -54,6 +54,17 @@ class Parameters:
             )
         return self.input_codec(train)
 
+    def plain_fields(self) -> dict[str, list[str] | None]:
+        """For each train, by name and alias, the fields that cannot hold a secret; None: all of its input."""
+        found: dict[str, list[str] | None] = {}
+        for name in sorted(self._trains.names_and_aliases):
+            try:
+                plain = self.input_codec(self._trains.get(name)).plain_fields
+            except DefinitionError:
+                continue  # nobody can queue it
+            found[name] = None if plain is None else sorted(plain)
+        return found
+
     def input_writer(self, train: Train[Any, Any]) -> InputWriter:
         """The encoder for inputs that are queued later: by a schedule, or by a run that activates another."""
         return InputWriter(self.codec_of_registered(train), train, self._live)

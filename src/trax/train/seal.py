@@ -10,14 +10,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from trax.errors import DefinitionError, FieldError, InvalidInput
+from trax.errors import FieldError, InvalidInput
 from trax.masking import HIDDEN, NOT_STORED, SECRET_KEY, is_stored_secret
 from trax.train.secrets import NO_KEY, UNKNOWN, join_path, load_keyring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from trax.train.codec import Codec
 
 PlainFields: TypeAlias = "frozenset[str] | None"
 """The fields of an input that cannot hold a secret; None: the whole input cannot."""
@@ -28,18 +26,6 @@ NOBODY_KNOWS: Final = (
     "no live worker knows this train, so nobody knows which of these values is a secret; start a worker that "
     "has it, or queue the job with its code (--app, $TRAX_APP, or a dashboard with the app)"
 )
-
-
-def publish_fields(codecs: Mapping[str, Callable[[], Codec[Any]]]) -> str:
-    """The harmless fields of each train by name, as JSON for the row of a worker."""
-    fields: dict[str, list[str] | None] = {}
-    for name, build in codecs.items():
-        try:
-            plain = build().plain_fields
-        except DefinitionError:
-            continue  # nobody can queue it
-        fields[name] = None if plain is None else sorted(plain)
-    return json.dumps(fields, separators=(",", ":"))
 
 
 def merge_fields(train: str, published: Iterable[Mapping[str, Any]]) -> PlainFields:

@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypedDict, cast
 
@@ -25,7 +25,6 @@ from trax.forks import fork_safe
 from trax.schedule.builder import Declarations
 from trax.schedule.validate import LABEL
 from trax.train import Registry, Services
-from trax.train.seal import publish_fields
 from trax.worker.entry import EntryWaiter
 from trax.worker.heartbeat import Heartbeat, Identity
 from trax.worker.hooks import Hooks
@@ -123,9 +122,7 @@ class Parts:
     @property
     def plain_fields_json(self) -> str:
         """For each train the fields that cannot hold a secret, for those who enqueue without its code."""
-        trains, build = self.trains, self.parameters.input_codec
-        names = sorted(trains.names_and_aliases)
-        return publish_fields({name: partial(build, trains.get(name)) for name in names})
+        return json.dumps(self.parameters.plain_fields(), separators=(",", ":"))
 
     def own_routes(self) -> WorkerFleet:
         """The routes of this server alone."""

@@ -189,7 +189,7 @@ async def test_of_a_body_of_nobody_known_16_kb_are_read(app: Trax, path: str) ->
 
     assert (answer.status_code, declared.status_code) == (413, 413)
     assert body.taken <= 20_480
-    assert web.state.context.bodies.used == 0
+    assert web.state.context.bodies.total == 0
 
 
 async def test_many_bodies_together_stay_within_their_budget_and_leave_half_to_those_who_are_known(
@@ -204,7 +204,7 @@ async def test_many_bodies_together_stay_within_their_budget_and_leave_half_to_t
         while len(refused) < 25:  # the other five wait for their end
             done, _ = await asyncio.wait(set(posts) - refused, return_when=asyncio.FIRST_COMPLETED)
             refused |= done
-        held = budget.used
+        held = budget.total
         change = await known.patch("/api/v1/settings", json={"max_active_jobs": 7})
         for body in bodies:
             body.may_end.set()
@@ -213,7 +213,7 @@ async def test_many_bodies_together_stay_within_their_budget_and_leave_half_to_t
     assert (held, change.status_code) == (50_000, 200)
     assert [answer.status_code for answer in answers].count(503) == 25
     assert {task.result().headers["retry-after"] for task in refused} == {"1"}
-    assert budget.used == 0
+    assert budget.total == 0
 
 
 def test_nobody_unknown_can_spend_their_half_of_the_budget_alone() -> None:

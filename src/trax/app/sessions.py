@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.worker.parts import Parts
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
 NOUN: Final = "session"
 LINK_LIFETIME: Final = timedelta(hours=1)
 MARK_SEEN_EVERY: Final = timedelta(minutes=1)

@@ -87,7 +87,7 @@ class BodyBudget:
         """Bytes by whether their client is known."""
 
     @property
-    def used(self) -> int:
+    def total(self) -> int:
         return sum(self._used.values())
 
     def share(self) -> BodyShare:
@@ -95,7 +95,7 @@ class BodyBudget:
 
     def take(self, size: int, *, is_known: bool) -> bool:
         """Take some of the budget; False if there is not enough. Unknown clients leave half to the others."""
-        is_over = self.used + size > self._most
+        is_over = self.total + size > self._most
         if is_over or (not is_known and self._used[False] + size > self._most // 2):
             return False
         self._used[is_known] += size

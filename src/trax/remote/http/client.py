@@ -143,7 +143,7 @@ class EndpointClient:
             try:
                 if not response.is_success:
                     raise self._refusal(await self._read_response(response))
-                if problem := _encoding_problem(response):
+                if problem := _check_encoding(response):
                     raise RemoteLost(f"the response of {self.address} {problem}")
                 yield self._lines(response)
             except self._httpx.HTTPError as error:
@@ -154,7 +154,7 @@ class EndpointClient:
     async def _read_response(self, response: httpx2.Response) -> EndpointResponse:
         """Read and verify a whole response. One that is encoded or too long is not signed by the endpoint."""
         status, body = response.status_code, b""
-        problem = _encoding_problem(response)
+        problem = _check_encoding(response)
         if problem is None:
             body, problem = await self._read_body(response)
         is_signed = problem is None and self._response_key(response).is_response(
@@ -297,7 +297,7 @@ def _raw_parts(response: httpx2.Response) -> AsyncIterator[bytes]:
     return aiter(cast("httpx2.AsyncByteStream", response.stream))
 
 
-def _encoding_problem(response: httpx2.Response) -> str | None:
+def _check_encoding(response: httpx2.Response) -> str | None:
     """Why a response is not read: what is compressed can expand without limit."""
     encoding = response.headers.get("content-encoding", IDENTITY).strip().lower()
     return (

@@ -19,10 +19,10 @@ from trax.events import Topic
 from trax.inspect.status import status
 from trax.records import QueueStatus, State
 from trax.records.status import Condition, health_of
-from trax.server import loops
 from trax.store import workers
 from trax.store.schema import tables
 from trax.testing import Harness
+from trax.worker import dispatcher
 from trax.worker import loop as worker_loops
 
 if TYPE_CHECKING:
@@ -198,8 +198,8 @@ async def test_a_loop_whose_turns_fail_is_in_the_health_of_all(
         return store.read(workers.load_failing_loops, alive_since=datetime(2000, 1, 1, tzinfo=UTC))
 
     app, other = Trax(url, heartbeat_interval=timedelta(seconds=0.2)), Trax(url)
-    store, dispatch_now = other.parts.store.open_blocking(), loops.dispatch_now
-    monkeypatch.setattr(loops, "dispatch_now", fail)
+    store, dispatch_now = other.parts.store.open_blocking(), dispatcher.dispatch_now
+    monkeypatch.setattr(dispatcher, "dispatch_now", fail)
     monkeypatch.setattr(worker_loops, "PAUSES", (0.01,))
     async with asyncio.timeout(300):
         await app.start("scheduler")
@@ -207,7 +207,7 @@ async def test_a_loop_whose_turns_fail_is_in_the_health_of_all(
             app.parts.events.emit(Topic.WORK_QUEUE)
             await asyncio.to_thread(until, lambda: bool(failing_loops()))
             health = health_of(await status(other.parts.store, other.parts.live))
-            monkeypatch.setattr(loops, "dispatch_now", dispatch_now)
+            monkeypatch.setattr(dispatcher, "dispatch_now", dispatch_now)
             await asyncio.to_thread(until, lambda: not failing_loops())
         finally:
             await app.stop()

@@ -10,9 +10,9 @@ import pytest
 
 from trax import Metadata, Trax
 from trax.records import State
-from trax.server.loops import dispatch_now
 from trax.testing import Harness
 from trax.worker import pool as pool_module
+from trax.worker.dispatcher import dispatch_now
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:

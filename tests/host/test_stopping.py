@@ -16,8 +16,8 @@ from trax.clock import format_duration
 from trax.engine.finish import finish
 from trax.errors import StoreUnavailable
 from trax.records import QueueStatus, State
-from trax.server.loops import dispatch_now
 from trax.testing import Harness
+from trax.worker.dispatcher import dispatch_now
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:

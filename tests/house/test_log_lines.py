@@ -25,11 +25,13 @@ WITHOUT_ID = {
     "dead letters",
     "event loop",
     "event stream",
+    "fork",
     "heartbeat",
     "HTTP endpoint",
     "listener",
     "live view",
     "manifests",
+    "pool",
     "process",
     "results",
     "retry policy",
@@ -49,7 +51,7 @@ COMPOSED = {
     ("cli/serve.py", "warning"): "the same warnings",
     ("worker/capture.py", ""): "the text of the caller",
     ("worker/hooks.py", "%s failed"): "the train and its hook",
-    ("worker/pool.py", "%s has not stopped"): "the run, as its text says",
+    ("worker/deadlines.py", "%s has not stopped"): "the run, as its text says",
 }
 """Messages whose first words are not in the call."""
 

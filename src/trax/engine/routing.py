@@ -1,5 +1,7 @@
 """Where a job can run: the routes of trains, what live workers accept, and parking what none of them accepts.
 
+`build_admissions` assigns the entries of one visit to the worker at the gate, to others, or to a submitter.
+
 A parked entry uses no capacity. The dispatcher parks and unparks; an entry parked for too long becomes a dead
 letter. A pending run whose last possible worker is gone goes back to the queue.
 """
@@ -18,6 +20,7 @@ from trax.errors import did_you_mean
 from trax.events import Topic
 from trax.records.work_queue_entry import PARKING_SEPARATOR
 from trax.store import dead_letters, gate, workers
+from trax.store.admission import Admission
 from trax.store.announce import announce
 from trax.store.queue import parking, requeue
 from trax.store.runs import hand_over
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from trax.settings import Settings
     from trax.store import Connection
     from trax.store.gate_memory import Candidate
+    from trax.store.runs.claim import Claimed, ClaimRequest
     from trax.store.workers import FleetMark
 
 logger = logging.getLogger(__name__)
@@ -353,3 +357,68 @@ def _select_startable(
         return [entry for entry in candidates if entry.train in trains]
     names = fleets.group_names(connection, candidates)
     return [entry for entry in candidates if fleet.can_start(entry.train, names.get(entry.group_id or 0))]
+
+
+def build_admissions(
+    entries: Sequence[Candidate],
+    routing: Routing,
+    claim_request: ClaimRequest | None,
+    *,
+    claimed: Sequence[Claimed] = (),
+    groups: frozenset[int] | None = None,
+    slots_elsewhere: int | None = None,
+) -> list[Admission]:
+    """Assign entries to the worker, in order, until its slots are full; `claimed` are runs it has already.
+
+    Any worker may claim the entries that are not assigned. With `slots_elsewhere` these are as many as that;
+    then the worker gets those that may wait for a slot, and the list ends before an entry that may not. With
+    `groups` it gets only entries of these groups.
+    """
+    free = max(0, claim_request.slots - len(claimed)) if claim_request else 0
+    ahead = claim_request.ahead if claim_request else 0
+    cpu_free = (
+        claim_request.cpu_slots - sum(run.train in claim_request.cpu_trains for run in claimed)
+        if claim_request
+        else 0
+    )
+    kinds: dict[str, _TrainPlacement] = {}
+    placements: list[Admission] = []
+    for entry in entries:
+        kind = kinds.get(entry.train) or kinds.setdefault(
+            entry.train, _train_placement(entry.train, routing, claim_request)
+        )
+        worker_id, host, starts = None, None, False
+        is_wanted = kind.fits_worker and (groups is None or entry.group_id in groups)
+        if is_wanted and free > 0 and (not kind.is_cpu or cpu_free > 0):
+            free, cpu_free, starts = free - 1, cpu_free - kind.is_cpu, True
+        elif slots_elsewhere or not is_wanted or kind.is_cpu:
+            slots_elsewhere, is_wanted = slots_elsewhere and slots_elsewhere - 1, False
+        elif ahead > 0 and entry.may_wait:
+            ahead -= 1
+        elif slots_elsewhere is None:
+            is_wanted = False
+        else:
+            break
+        if is_wanted and claim_request is not None:
+            worker_id, host = claim_request.worker_id, claim_request.host
+        from_dead_letter = entry.dead_letter_id is not None
+        placements.append(
+            Admission(entry.id, kind.submitter, kind.exempt, worker_id, host, starts, from_dead_letter)
+        )
+    return placements
+
+
+class _TrainPlacement(NamedTuple):
+    """What all entries of a train have in common. `fits_worker`: the worker could run them."""
+
+    submitter: str
+    exempt: bool
+    fits_worker: bool
+    is_cpu: bool
+
+
+def _train_placement(train: str, routing: Routing, claim_request: ClaimRequest | None) -> _TrainPlacement:
+    submitter = routing.submitter_of(train)
+    fits_worker = claim_request is not None and submitter == LOCAL and train in claim_request.trains
+    is_cpu = claim_request is not None and train in claim_request.cpu_trains
+    return _TrainPlacement(submitter, train in routing.exempt, fits_worker, is_cpu)

@@ -289,7 +289,7 @@ class ActiveRun(RunProgress, Generic[JobT]):
         return self.__dict__["_run"]
 
     @property
-    def waited_seconds(self: ActiveRun[Claimed]) -> float | None:
+    def pickup_seconds(self: ActiveRun[Claimed]) -> float | None:
         """From admission to its start, where it is known."""
         waited = self.job.waited_seconds
         return waited if waited is None else waited + self.backlog_seconds
@@ -373,7 +373,7 @@ def compile_runner(  # noqa: C901 - the steps are one function, as below
             junctions = run_log.end_run(run)
             run_log.close_run(run)
 
-        count_run(train.name, perf_counter() - run.began, run.waited_seconds)
+        count_run(train.name, perf_counter() - run.began, run.pickup_seconds)
         if outcome is None:
             return success_result(job, output, junctions, run.began)
         return other_result(run, prepared, outcome, junctions)

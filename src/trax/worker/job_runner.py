@@ -236,7 +236,7 @@ class JobRunner:
         finally:
             junctions = parts.run_log.end_run(run)
             parts.run_log.close_run(run)
-        parts.counters.count_run(prepared.train.name, run.seconds, run.waited_seconds)
+        parts.counters.count_run(prepared.train.name, run.seconds, run.pickup_seconds)
         if isinstance(outcome, Done):
             output = prepared.output_to_save(outcome.value)
             result = success_result(job, output, worker_id=self._worker_id, junctions=junctions)

@@ -249,7 +249,7 @@ class RecordedRun(Generic[Out]):
         try:
             return await self._store.call(self._insert_run, new)
         except StoreUnavailable as error:
-            if not error.may_be_committed:
+            if not error.may_be_committed or self._worker_id is None:
                 raise
             with suppress(StoreError):
                 for held in await self._store.ask(claim.load_held_runs, self._worker_id):

@@ -5,8 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trax.engine.job_dispatcher import build_admissions
-from trax.engine.routing import Routing
+from trax.engine.routing import Routing, build_admissions
 from trax.store.gate_memory import Candidate
 from trax.store.runs.claim import Claimed, ClaimRequest
 

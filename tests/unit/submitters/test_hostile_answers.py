@@ -153,7 +153,7 @@ async def test_the_incomplete_lines_of_many_answers_are_limited_together() -> No
 
 async def test_nothing_is_decoded_before_its_signature_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = list[Any]()
-    monkeypatch.setattr(http_workers, "_parse_object", decoded.append)
+    monkeypatch.setattr(http_workers, "parse_line", decoded.append)
     deep = b"[" * 100_000
 
     (refused,) = await Stranger(Pieces([deep])).workers().submit([RUN])

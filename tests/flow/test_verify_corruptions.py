@@ -489,7 +489,6 @@ async def test_a_claimed_run_that_has_not_begun_is_no_corruption(past: Past) -> 
     past.edit("work_queue", run.entry_id, metadata_id=later)
     values = {"state": "cancelled", "started_at": None, "output": None}
     past.edit("metadata", run.id, **values, failure_exception="Interrupted", failure_reason="lost")
-    past.lift_check("metadata", "started_when_run")
     past.edit("metadata", later, state="in_progress", worker_id=run.worker_id, created_at=past.harness.now)
 
     assert (await past.found()).counts == {}

@@ -38,7 +38,8 @@ async def test_runs_beyond_the_limit_in_code_are_found(url: str) -> None:
 
     async with Harness(app, now=NOON) as h:
         await app.queue_many(work, range(9))
-        await h.run_until_idle()
+        await h.cycle("job_dispatcher")
+        await h.work()
         clean = await app.verify()
         plant_nine_active_runs(app)
 
@@ -58,7 +59,8 @@ async def test_the_limit_before_the_harness_began_is_not_known(url: str) -> None
     before.train(work := _number)
     async with Harness(before, now=NOON) as h:
         await before.queue_many(work.__name__, range(9))
-        await h.run_until_idle()
+        await h.cycle("job_dispatcher")
+        await h.work()
         plant_nine_active_runs(before)
     after = Trax(url, max_active_jobs=3)
     async with Harness(after, now=h.now.replace(hour=15)):

@@ -169,7 +169,7 @@ async def test_a_result_whose_failure_could_not_be_written_either_is_retried_unc
     assert (depot.heard, depot.waiting) == ([State.COMPLETED], 0)
 
 
-async def test_nothing_is_kept_for_a_result_that_the_database_rejects_altogether(
+async def test_a_result_that_the_database_rejects_altogether_waits_with_its_hook(
     depot: Depot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await depot.end("work")
@@ -177,7 +177,7 @@ async def test_nothing_is_kept_for_a_result_that_the_database_rejects_altogether
         refuse_results(patch, lambda _: ValueError("no"))
         assert await depot.flush() == 0
 
-    assert (depot.heard, depot.waiting) == ([], 0)
+    assert (depot.heard, depot.waiting) == ([], 1)
 
 
 async def test_nothing_is_kept_for_a_run_that_was_abandoned(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HOUR = timedelta(hours=1)
 LEVEL: Any = text("SELECT current_setting('transaction_isolation') AS level, :given AS given")
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'"
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 
 @pytest.fixture(params=["repeatable read", "serializable"])

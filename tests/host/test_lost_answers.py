@@ -181,7 +181,8 @@ async def test_a_stray_that_somebody_cancelled_is_not_run_again(yard: Yard) -> N
     await yard.h.run_until_idle()
 
     (stray,) = await yard.records()
-    assert (stray.state, stray.failure_reason, yard.ran) == (State.CANCELLED, "cancelled by request", [])
+    reason = "cancelled by request before it started"
+    assert (stray.state, stray.failure_reason, yard.ran) == (State.CANCELLED, reason, [])
 
 
 async def test_what_runs_or_waits_for_a_slot_is_no_stray(yard: Yard) -> None:

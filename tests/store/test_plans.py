@@ -225,7 +225,7 @@ def test_entries_are_marked_one_by_one_and_not_by_reading_the_queue(
 
 @pytest.mark.parametrize(
     ("outputs", "source"),
-    [("alike", "Subquery Scan"), ("of each", "Function Scan"), ("failed", "Function Scan")],
+    [("alike", "Function Scan"), ("of each", "Function Scan"), ("failed", "Function Scan")],
 )
 def test_runs_are_ended_one_by_one_and_not_by_walking_the_batch_for_each(
     store: Store, outputs: str, source: str

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from trax.engine.actor import acting, record_audit
-from trax.errors import StoreError
+from trax.errors import InvalidArgument, StoreError
 from trax.records.audit import Actor, Via
 from trax.records.listing import SessionFilter
 from trax.schedule.validate import ID_OR_NONE, PAGE, TEXT, check_names, validate_ids
@@ -121,6 +121,8 @@ class Sessions:
 
     async def record_failure(self, failure: FailedSignIn) -> None:
         """Write a failed sign-in to the audit, unless there were too many: then the next entry counts it."""
+        if not isinstance(cast("Any", failure), FailedSignIn):
+            raise InvalidArgument("failure", "a FailedSignIn", failure)
         count = self._failures.take()
         if not count:
             return

@@ -250,11 +250,10 @@ def dispatch_jobs(
         dispatch_input.claim_request is not None
         and claimed + len(admitted.claimed) >= dispatch_input.claim_request.places
     )
-    group_priorities = {
-        run_id: entry.group_priority for run_id, entry in zip(admitted.metadata_ids, entries, strict=True)
-    }
+    entry_of = dict(zip(admitted.metadata_ids, admitted.entry_ids, strict=True))
+    group_priorities = {entry.id: entry.group_priority for entry in entries}
     admitted_here = [
-        run._replace(group_priority=group_priorities[run.metadata_id]) for run in admitted.claimed
+        run._replace(group_priority=group_priorities[entry_of[run.metadata_id]]) for run in admitted.claimed
     ]
     return DispatchResult(
         metadata_ids=admitted.metadata_ids,

@@ -93,9 +93,13 @@ class Admission(NamedTuple):
 
 
 class AdmissionResult(NamedTuple):
-    """The ids of the inserted runs in order, and the runs that a worker claimed at once."""
+    """The ids of the inserted runs in order, those of their entries, and the runs that a worker claimed.
+
+    An entry that was withdrawn meanwhile has no run.
+    """
 
     metadata_ids: list[int]
+    entry_ids: list[int]
     claimed: list[Claimed]
 
 
@@ -105,7 +109,7 @@ def admit(connection: Connection, admissions: Sequence[Admission], *, now: datet
     Ids rise in the order of admission: workers claim runs of equal priority by id.
     """
     if not admissions:
-        return AdmissionResult([], [])
+        return AdmissionResult([], [], [])
     dialect = connection.dialect.name
     if any(admission.worker_id is None for admission in admissions):
         announce(connection, Topic.PENDING)
@@ -119,7 +123,8 @@ def admit(connection: Connection, admissions: Sequence[Admission], *, now: datet
     rows = sorted(results[len(mark)])
     return AdmissionResult(
         metadata_ids=[row[0] for row in rows],
-        claimed=[Claimed(*row[:-1]) for row in rows if row[-1] is not None],
+        entry_ids=[row[-2] for row in rows],
+        claimed=[Claimed(*row[:-2]) for row in rows if row[-1] is not None],
     )
 
 
@@ -220,7 +225,7 @@ def _insert_runs(dialect: str) -> Insert:
     rows = select(*columns.values()).order_by(source.c.metadata_id)
     statement = insert(metadata).from_select(list(columns), rows)
     claimed = claim_columns(dialect, waited=cast(literal_column("0"), Float))
-    return statement.returning(*claimed, metadata.c.worker_id)
+    return statement.returning(*claimed, metadata.c.entry_id, metadata.c.worker_id)
 
 
 @cache

@@ -270,7 +270,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "dead letters, cleaned up": Operation(
         lambda stage: stage.harness.cycle("dead_letter_cleanup"),
         60_000,
-        LETTERS | WALKED | _ways("work_queue_dead_letter_idx"),
+        LETTERS | WALKED | _ways("work_queue_dead_letter_idx", "metadata_pkey"),
     ),
     "heartbeat": Operation(_beat, 60),
     "metadata cleanup": Operation(

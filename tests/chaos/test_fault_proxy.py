@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import threading
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -21,6 +22,8 @@ from trax.store.pipeline import commit_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+
+    from psycopg.pq.abc import PGresult
 
     from trax.store import Connection
 
@@ -127,6 +130,14 @@ def test_a_fault_hits_a_transaction_of_the_direct_connection(
         assert (count(witness), proxy.counts[fault]) == (IS_STORED[fault], 1)
 
 
+def next_result(connection: psycopg.Connection[Any]) -> PGresult | None:
+    """libpq itself would wait without letting the thread of the proxy run."""
+    while connection.pgconn.is_busy():
+        select.select([connection.fileno()], [], [])
+        connection.pgconn.consume_input()
+    return connection.pgconn.get_result()
+
+
 def test_a_refused_implicit_commit_is_reported_after_the_statement_is_complete(
     postgres_url: str, proxy: FaultProxy
 ) -> None:
@@ -135,7 +146,7 @@ def test_a_refused_implicit_commit_is_reported_after_the_statement_is_complete(
     with psycopg.connect(proxy.url, autocommit=True) as connection:
         connection.pgconn.send_query_params(b"INSERT INTO trax.setting VALUES ('a', '1', now())", [])
         results: list[tuple[int, bytes | None]] = []
-        while (result := connection.pgconn.get_result()) is not None:
+        while (result := next_result(connection)) is not None:
             results.append((result.status, result.error_field(psycopg.pq.DiagnosticField.SQLSTATE)))
 
     assert results[-1] == (psycopg.pq.ExecStatus.FATAL_ERROR, b"54000")

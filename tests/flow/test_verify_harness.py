@@ -29,6 +29,12 @@ def plant_nine_active_runs(app: Trax) -> None:
     app.parts.store.open_blocking().run(plant)
 
 
+async def run_all(h: Harness) -> None:
+    """Not as a server, which would record the limit that it declares."""
+    while (await h.cycle("job_dispatcher")).has_changes:
+        await h.work()
+
+
 async def test_runs_beyond_the_limit_in_code_are_found(url: str) -> None:
     app = Trax(url, max_active_jobs=3)
 
@@ -38,8 +44,7 @@ async def test_runs_beyond_the_limit_in_code_are_found(url: str) -> None:
 
     async with Harness(app, now=NOON) as h:
         await app.queue_many(work, range(9))
-        await h.cycle("job_dispatcher")
-        await h.work()
+        await run_all(h)
         clean = await app.verify()
         plant_nine_active_runs(app)
 
@@ -59,8 +64,7 @@ async def test_the_limit_before_the_harness_began_is_not_known(url: str) -> None
     before.train(work := _number)
     async with Harness(before, now=NOON) as h:
         await before.queue_many(work.__name__, range(9))
-        await h.cycle("job_dispatcher")
-        await h.work()
+        await run_all(h)
         plant_nine_active_runs(before)
     after = Trax(url, max_active_jobs=3)
     async with Harness(after, now=h.now.replace(hour=15)):

@@ -221,12 +221,13 @@ async def queue(who):
         await app.queue("greet", f"{who} {number}")
 
 admin = psycopg.connect(sys.argv[1], autocommit=True)
-asyncio.run(queue("before"))
+loop = asyncio.new_event_loop()
+loop.run_until_complete(queue("before"))
 before = set(admin.execute(sys.argv[2]).fetchall())
 child = os.fork()
 if child:
     os.waitpid(child, 0)
-    asyncio.run(queue("after"))
+    loop.run_until_complete(queue("after"))
     print(bool(before), before <= set(admin.execute(sys.argv[2]).fetchall()))
 """  # the child goes to the end of the interpreter, which finalizes all objects
 

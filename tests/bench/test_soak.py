@@ -68,7 +68,7 @@ def test_tables_that_have_not_reached_their_size_are_not_judged() -> None:
     assert not soak.Verdict(samples=samples, has_steady_tables=False).grown
 
 
-def test_too_few_samples_say_nothing() -> None:
+def test_a_trend_of_too_few_samples_is_not_judged() -> None:
     assert soak.judge("worker-1: MB", [1.0] * 4 + [9.0] * 4) is None
 
 

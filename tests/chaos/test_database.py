@@ -62,7 +62,7 @@ def test_every_connection_may_be_cut_again_and_again(yard: Town, postgres_url: s
     assert yard.count(State.FAILED) == 0
 
 
-def test_a_commit_may_be_answered_to_nobody(yard: Town, postgres_url: str) -> None:
+def test_a_commit_whose_answer_is_lost_loses_no_job_and_doubles_none(yard: Town, postgres_url: str) -> None:
     names = NAMES[:200]
     with proxy_to(postgres_url) as proxy:
         start(yard, proxy.url)
@@ -95,9 +95,7 @@ def test_the_server_may_stop_and_come_back(server: PostgresServer, tmp_path: Pat
 
 @pytest.mark.parametrize("how", ["stopped", "locked"])
 @pytest.mark.postgresql
-def test_an_outage_that_everybody_shares_fails_nothing(
-    server: PostgresServer, tmp_path: Path, how: str
-) -> None:
+def test_an_outage_of_the_whole_fleet_fails_no_run(server: PostgresServer, tmp_path: Path, how: str) -> None:
     """Also one that lasts longer than a worker may be silent, or a lock that holds up every heartbeat."""
     databases, silence = PostgresDatabases(server.url), 2.0
     with databases.database() as url, town(tmp_path, _named(url)) as yard:

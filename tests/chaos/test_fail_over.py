@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_was_answered_is_there_when_a_standby_takes_over(newest_binaries: Path, tmp_path: Path) -> None:
+def test_acknowledged_work_survives_a_failover_to_a_standby(newest_binaries: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:
         primary = stack.enter_context(postgres_server(binaries=newest_binaries, durable=True))
         standby = stack.enter_context(standby_of(primary))

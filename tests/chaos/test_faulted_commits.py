@@ -75,7 +75,7 @@ class Site:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_accepted_jobs_run_once_whatever_is_lost_on_the_way(postgres_url: str, seed: int) -> None:
+async def test_accepted_jobs_run_once_under_any_fault_of_a_commit(postgres_url: str, seed: int) -> None:
     with fault_proxy(postgres_url) as proxy:
         site = Site(proxy.url)
         async with asyncio.timeout(120), site.app:

@@ -33,7 +33,7 @@ def start(yard: Town, *words: str, limit: int | None = None) -> int:
     return yard.start(*words, worker_lost_after=LOST_AFTER.total_seconds(), max_active_jobs=limit).pid
 
 
-def test_what_a_killed_worker_ran_is_run_by_another_under_its_policy_and_the_limits(yard: Town) -> None:
+def test_a_run_of_a_killed_worker_is_retried_by_another_within_the_limits(yard: Town) -> None:
     names = [f"job-{number}" for number in range(8)]
     start(yard, "scheduler", limit=2)
     for _ in range(2):
@@ -103,7 +103,7 @@ def test_a_worker_that_stood_still_is_refused_and_goes_on_as_a_new_one(yard: Tow
 
 
 @pytest.mark.parametrize("where", ["before it has taken", "in the call"])
-def test_what_a_killed_dispatcher_let_in_is_handed_over_by_another(
+def test_a_run_admitted_by_a_killed_dispatcher_is_handed_over_by_another(
     postgres_url: str, tmp_path: Path, where: str
 ) -> None:
     with town(tmp_path, postgres_url, "chaos_courier.py") as yard:

@@ -52,7 +52,7 @@ def test_a_deploy_under_load_fails_nothing_and_counts_nothing(yard: Town) -> Non
 
 
 @pytest.mark.parametrize("role", ["run", "worker"])
-def test_a_process_whose_database_host_answers_no_more_ends_when_it_is_asked_to(
+def test_a_process_whose_database_host_is_silent_ends_on_sigterm(
     yard: Town, postgres_url: str, role: str
 ) -> None:
     with proxy_to(postgres_url) as proxy:
@@ -65,7 +65,7 @@ def test_a_process_whose_database_host_answers_no_more_ends_when_it_is_asked_to(
     assert "Traceback" not in process.log
 
 
-def test_so_does_one_that_has_not_even_begun(yard: Town, postgres_url: str) -> None:
+def test_a_process_that_waits_for_its_first_connection_ends_on_sigterm(yard: Town, postgres_url: str) -> None:
     with proxy_to(postgres_url) as proxy:
         proxy.is_black_hole = True
         process = yard.start("run", url=proxy.url)
@@ -74,7 +74,7 @@ def test_so_does_one_that_has_not_even_begun(yard: Town, postgres_url: str) -> N
         assert process.ended(signal.SIGTERM) in {0, 1}
 
 
-def test_what_a_killed_process_of_several_ran_is_run_again(yard: Town) -> None:
+def test_a_run_of_a_killed_child_process_is_run_again(yard: Town) -> None:
     yard.start("scheduler", worker_lost_after=5)
     parent = yard.start("worker", "--processes", "2", "--concurrency", "1", worker_lost_after=5)
     yard.has_workers(2)
@@ -94,7 +94,7 @@ def test_what_a_killed_process_of_several_ran_is_run_again(yard: Town) -> None:
     assert parent.ended(signal.SIGTERM) == 0
 
 
-def test_when_the_parent_is_killed_its_processes_stop_as_if_asked(yard: Town) -> None:
+def test_the_child_processes_stop_gracefully_when_their_parent_is_killed(yard: Town) -> None:
     yard.start("scheduler")
     parent = yard.start("worker", "--processes", "2", "--concurrency", "1")
     yard.has_workers(2)
@@ -114,7 +114,7 @@ def test_when_the_parent_is_killed_its_processes_stop_as_if_asked(yard: Town) ->
     yard.nothing_is_lost_or_doubled(["one", "two"])
 
 
-def test_a_train_that_never_looks_whether_it_should_stop_does_not_hold_up_the_end_of_its_process(
+def test_a_train_that_ignores_cancellation_does_not_hold_up_the_end_of_its_process(
     yard: Town,
 ) -> None:
     server = yard.start("run")

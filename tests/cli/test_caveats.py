@@ -24,7 +24,7 @@ def test_one_process_on_a_file_is_what_files_are_for() -> None:
     ("role", "how"),
     [(ProcessRole.WORKER, {}), (ProcessRole.SCHEDULER, {}), (ProcessRole.ALL, {"processes": 2})],
 )
-def test_processes_that_share_a_file_are_told_of_its_limits(role: ProcessRole, how: Any) -> None:
+def test_processes_that_share_a_file_are_warned_of_its_limits(role: ProcessRole, how: Any) -> None:
     (said,) = database_warnings(FILE, role, **how)
 
     assert said.startswith(f"several processes share the SQLite file {FILE}")
@@ -41,7 +41,7 @@ def test_workers_on_other_machines_are_named() -> None:
     ("role", "said"),
     [(ProcessRole.ALL, "it is lost at exit"), (ProcessRole.WORKER, "a worker alone cannot run jobs on it")],
 )
-def test_memory_is_nobody_elses(role: ProcessRole, said: str) -> None:
+def test_a_database_in_memory_is_reported_as_private_to_the_process(role: ProcessRole, said: str) -> None:
     (found,) = database_warnings("memory://", role)
 
     assert found.endswith(said)

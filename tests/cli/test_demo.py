@@ -61,7 +61,7 @@ def revisited(visited: tuple[Path, str], tmp_path: Path) -> tuple[Path, str]:
     return shutil.copytree(folder, tmp_path / "again"), told
 
 
-def test_the_report_says_what_the_records_say(visited: tuple[Path, str]) -> None:
+def test_the_report_agrees_with_the_records(visited: tuple[Path, str]) -> None:
     folder, told = visited
 
     counted = {train: tuple(numbers) for train, *numbers in asked(folder, COUNTED, 0)}
@@ -125,7 +125,7 @@ def test_a_second_visit_counts_only_itself(revisited: tuple[Path, str]) -> None:
     assert counted["convert_prices"][2] == 0
 
 
-def test_a_person_watches_until_ctrl_c_and_is_told_what_happened(tmp_path: Path) -> None:
+def test_a_demo_in_a_terminal_runs_until_ctrl_c_and_prints_its_report(tmp_path: Path) -> None:
     with terminal([TRAX, "demo"], folder=tmp_path) as seen:
         seen.shows("company, until Ctrl-C", "6 slots: send_email ×3", "1 waiting; see")  # noqa: RUF001
         seen.types(CTRL_C)
@@ -135,7 +135,7 @@ def test_a_person_watches_until_ctrl_c_and_is_told_what_happened(tmp_path: Path)
     assert reported(report) == {train: tuple(numbers) for train, *numbers in asked(tmp_path, COUNTED, 0)}
 
 
-def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
 
     ended = warm.run([TRAX, "demo", "--folder", "taken"], cwd=tmp_path)

@@ -53,7 +53,7 @@ def run(trains: Railway, file_url: str) -> Generator[UnderWay]:
     under_way.store.close()
 
 
-def test_what_a_run_says_is_heard_while_it_runs(run: UnderWay, file_url: str) -> None:
+def test_lines_of_a_run_are_printed_while_it_runs(run: UnderWay, file_url: str) -> None:
     words = [TRAX, "executions", "follow", str(run.id), "--database-url", file_url]
     run.says("one")
 
@@ -72,7 +72,7 @@ def test_what_a_run_says_is_heard_while_it_runs(run: UnderWay, file_url: str) ->
     assert following.returncode == 0
 
 
-def test_a_run_in_progress_is_asked_to_stop(run: UnderWay, operator: Operator) -> None:
+def test_cancelling_a_run_in_progress_requests_its_cancellation(run: UnderWay, operator: Operator) -> None:
     told = operator("executions", "cancel", str(run.id))
 
     assert (told.code, told.out) == (0, f"cancelled, or cancellation requested: 1 of 1 ({run.id})\n")

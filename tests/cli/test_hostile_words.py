@@ -173,7 +173,7 @@ def test_no_drawn_word_breaks_a_command(desk: Operator, monkeypatch: pytest.Monk
         (("import", "apscheduler"), ("sqlite:///trax.db", "--table=\ud800"), "cannot be read as a job store"),
     ],
 )
-def test_what_odd_words_have_broken_is_refused(
+def test_words_that_broke_a_command_once_are_refused(
     desk: Operator, command: tuple[str, ...], words: tuple[str, ...], reason: str
 ) -> None:
     told = desk.plainly(*command, *words)

@@ -56,7 +56,7 @@ def before_a_deploy(folder: Path, code: str, *words: str) -> subprocess.Complete
     return warm.run(command, cwd=folder)
 
 
-def test_what_waits_is_read_with_the_new_code_before_it_is_deployed(tmp_path: Path) -> None:
+def test_queued_inputs_are_checked_with_new_code_before_it_is_deployed(tmp_path: Path) -> None:
     nothing_there = before_a_deploy(tmp_path, SOUND)
     for name in ("Ada", "Bob"):
         words = [TRAX, "queue", "add", "greet", f'{{"name": "{name}"}}', "--app", "jobs:app"]

@@ -104,7 +104,7 @@ def test_an_app_that_sets_up_logging_keeps_it_unless_a_format_is_named(folder: P
     assert documents(told(folder, "--log-format", "json"))[-1]["message"] == "stopped"
 
 
-def test_a_format_that_does_not_exist_is_told_in_one_line(folder: Path) -> None:
+def test_an_unknown_log_format_is_reported_in_one_line(folder: Path) -> None:
     ended = warm.run([TRAX, "run", "jobs.py:app"], cwd=folder, env={**os.environ, "TRAX_LOG_FORMAT": "xml"})
 
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)

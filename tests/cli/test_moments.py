@@ -20,5 +20,5 @@ def test_a_moment_is_exact_and_relative() -> None:
     ("seconds", "said"),
     [(0.4, "now"), (40, "in 40 s"), (-3600, "1 h ago"), (-3725, "1 h 2 min ago"), (86400 + 59, "in 1 day")],
 )
-def test_the_distance_is_told_in_two_units_at_most(seconds: float, said: str) -> None:
+def test_a_distance_is_shown_in_two_units_at_most(seconds: float, said: str) -> None:
     assert format_distance(NOON + timedelta(seconds=seconds), NOON) == said

@@ -193,7 +193,7 @@ def test_executions_are_found_by_their_state(operator: Operator) -> None:
     assert operator.json("executions", "list", *before) == []
 
 
-def test_what_a_run_logged_is_printed(operator: Operator) -> None:
+def test_the_log_of_a_run_is_printed(operator: Operator) -> None:
     (run,) = operator.ids("executions", "list", "--state", "completed")
 
     printed = operator("executions", "logs", str(run))
@@ -307,7 +307,7 @@ def test_every_list_can_be_counted(operator: Operator, noun: str, number: int) -
     assert operator.json(noun, "list", "--count", "--limit", "1") == {"count": number, "exact": True}
 
 
-def test_what_was_created_lately_is_listed(operator: Operator) -> None:
+def test_lists_are_filtered_by_time_of_creation(operator: Operator) -> None:
     assert operator("executions", "list", "--since", "1h", "--count").out == "2\n"
     assert operator("executions", "list", "--until", "1h", "--count").out == "0\n"
     assert operator("audit", "list", "--since", "1h", "--count").out == "0\n"

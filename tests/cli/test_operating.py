@@ -88,7 +88,7 @@ class Typing(io.StringIO):
         (["settings", "set", "max_active_jobs"], 2, "trax: Invalid change 'max_active_jobs'"),
     ],
 )
-def test_what_goes_wrong_is_one_line_and_a_code_to_trust(
+def test_an_error_is_one_line_and_a_stable_exit_code(
     operator: Operator, trains: Railway, words: Sequence[str], code: int, said: str
 ) -> None:
     asyncio.run(trains.runs())
@@ -100,7 +100,7 @@ def test_what_goes_wrong_is_one_line_and_a_code_to_trust(
     assert told.err.count("\n") == 1
 
 
-def test_asking_makes_no_database(operator: Operator, tmp_path: Path) -> None:
+def test_listing_creates_no_database(operator: Operator, tmp_path: Path) -> None:
     told = operator("queue", "list")
 
     assert (told.code, list(tmp_path.iterdir())) == (1, [])
@@ -135,7 +135,7 @@ def test_much_at_once_is_confirmed(
     assert (unasked.out, declined.out) == ("", "")
 
 
-def test_what_a_job_says_cannot_steer_the_terminal(operator: Operator, trains: Railway) -> None:
+def test_text_of_a_job_cannot_control_the_terminal(operator: Operator, trains: Railway) -> None:
     asyncio.run(trains.runs())
     publish(operator.url, "complain")
     operator("queue", "add", "complain", json.dumps("\x1b[2J\tgone\n\u202eagain\x9b\u2028"))

@@ -96,7 +96,7 @@ def test_a_job_that_ends_in_time_completes(folder: Path) -> None:
     assert (server.returncode, record.state) == (0, State.COMPLETED)
 
 
-def test_a_job_that_takes_too_long_goes_back_to_the_queue_uncounted(folder: Path) -> None:
+def test_a_job_that_exceeds_the_grace_period_is_requeued_uncounted(folder: Path) -> None:
     with running(folder, "wait", "0") as server:
         ask(server)
         server.communicate(timeout=60)
@@ -137,5 +137,5 @@ def test_a_third_signal_ends_a_server_that_cannot_end(folder: Path) -> None:
         (["sync", "greet", "sync"], "stopping: waiting up to 30 s for 3 runs to end (2 of sync, greet); "),
     ],
 )
-def test_the_end_says_what_it_waits_for(under_way: list[str], said: str) -> None:
+def test_the_stop_message_names_the_runs_it_waits_for(under_way: list[str], said: str) -> None:
     assert stop_message(under_way, 30).startswith(said)

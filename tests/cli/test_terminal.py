@@ -62,7 +62,7 @@ def test_a_person_sees_the_server_at_work(folder: Path) -> None:
         )
 
 
-def test_ctrl_c_ends_the_view_says_what_is_waited_for_and_leaves_the_terminal_as_it_was(folder: Path) -> None:
+def test_ctrl_c_ends_the_view_names_the_runs_it_waits_for_and_restores_the_terminal(folder: Path) -> None:
     with terminal([TRAX, "run", "jobs.py:app"], folder=folder) as seen:
         before = seen.modes()
         seen.shows("slots: wait")
@@ -109,7 +109,7 @@ def test_a_person_who_wants_no_view_gets_lines(folder: Path, how: dict[str, str]
     assert "\x1b" not in seen.raw
 
 
-def test_a_scheduler_has_the_same_view_and_is_told_about_files(folder: Path) -> None:
+def test_a_scheduler_has_the_same_view_and_is_warned_of_file_limits(folder: Path) -> None:
     with terminal([TRAX, "scheduler", "jobs.py:app"], folder=folder) as seen:
         seen.shows(
             "scheduler: 2 trains and 2 schedules",
@@ -120,7 +120,7 @@ def test_a_scheduler_has_the_same_view_and_is_told_about_files(folder: Path) -> 
         assert seen.ended() == 0
 
 
-def test_an_app_that_logs_by_itself_is_heard_above_the_view(folder: Path) -> None:
+def test_log_lines_of_an_app_with_its_own_logging_appear_above_the_view(folder: Path) -> None:
     (folder / "own.py").write_text(
         JOBS + '\nlogging.basicConfig(format="mine: %(message)s", level="INFO")\n', encoding="utf-8"
     )

@@ -50,7 +50,7 @@ def drawn(what: LiveView | str, lines: Sequence[ViewLine] = ()) -> dict[str, str
     return {name: value.strip() for name, _, value in split}
 
 
-def test_a_quiet_server_says_so() -> None:
+def test_a_quiet_server_shows_zeros_and_no_due_manifest() -> None:
     assert drawn(seen()) == {
         "heading": "",
         "queue": "0 ready, 0 delayed",
@@ -74,7 +74,7 @@ def test_a_busy_server_shows_what_runs_and_how_far_it_has_come() -> None:
     assert (found["queue"], found["last minute"]) == ("10000+ ready, 7 delayed", "12 completed, 1 failed")
 
 
-def test_what_comes_next_and_what_went_wrong_is_told_in_relation_to_now() -> None:
+def test_due_times_and_the_last_failure_are_shown_relative_to_now() -> None:
     due = (NextDue("sync-users", NOON + timedelta(seconds=4)), NextDue("daily", NOON + timedelta(hours=2)))
     failure = LastFailure(9, "greet", NOON - timedelta(seconds=30), "OSError: no\n\x1b[2Jdisk")
 
@@ -92,7 +92,7 @@ def test_a_queue_without_anybody_to_serve_it_is_wrong() -> None:
     assert found["problem"] == "no worker is alive, and 3 are pending for one"
 
 
-def test_a_database_that_does_not_answer_takes_the_place_of_the_numbers() -> None:
+def test_an_unreachable_database_is_shown_in_place_of_the_numbers() -> None:
     lines = [ViewLine(logging.WARNING, "12:00 WARNING trax: gone")]
 
     found = drawn("the database does not answer", lines)
@@ -100,7 +100,7 @@ def test_a_database_that_does_not_answer_takes_the_place_of_the_numbers() -> Non
     assert list(found) == ["heading", "", "12:00 WARNING trax: gone"]
 
 
-async def test_one_look_reads_all_of_it(url: str) -> None:
+async def test_one_read_loads_the_whole_view(url: str) -> None:
     app = Trax(url)
 
     @app.train(retry=Retry(max_retries=0))
@@ -120,7 +120,7 @@ async def test_one_look_reads_all_of_it(url: str) -> None:
 
 
 @pytest.mark.parametrize(("took", "pause"), [(0.001, 1), (0.04, 2), (30, 5)])
-def test_a_look_that_takes_long_is_taken_less_often(took: float, pause: float) -> None:
+def test_a_slow_read_is_repeated_less_often(took: float, pause: float) -> None:
     assert pause_after(took) == pause
 
 
@@ -170,7 +170,7 @@ def test_a_view_outlives_a_database_that_is_gone(screen: Screen) -> None:
     assert "0 of 4 slots" in screen.text
 
 
-def test_an_error_in_the_view_ends_the_view_and_lines_take_its_place(
+def test_an_error_in_the_view_ends_it_and_log_lines_continue(
     screen: Screen, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines, logger = RecentLines(), logging.getLogger("tests.view")

@@ -85,7 +85,7 @@ def ended(process: WarmProcess, number: int = signal.SIGTERM) -> tuple[int, str,
     return process.returncode, out, told
 
 
-def test_a_worker_runs_what_a_scheduler_lets_through(folder: Path) -> None:
+def test_a_worker_runs_jobs_that_a_scheduler_admits(folder: Path) -> None:
     with started(folder, "scheduler", "jobs.py:app") as scheduler:
         with started(folder, "worker", "jobs:app", "--concurrency", "2") as worker:
             met = lines(worker, 2)
@@ -142,7 +142,7 @@ def test_one_that_dies_is_replaced(folder: Path) -> None:
     assert code == 0
 
 
-def test_processes_take_only_what_they_are_told_to(folder: Path) -> None:
+def test_processes_claim_only_their_trains_and_groups(folder: Path) -> None:
     """The two jobs need each other, so they only end if both workers take theirs."""
     (folder / "jobs.py").write_text(PICKY, encoding="utf-8")
     with started(folder, "scheduler", "jobs.py:app"):
@@ -189,7 +189,7 @@ def test_processes_take_only_what_they_are_told_to(folder: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_told_in_one_line_before_anything_starts(
+def test_a_worker_with_invalid_options_fails_in_one_line_before_it_starts(
     folder: Path, words: list[str], code: int, said: str
 ) -> None:
     failed = warm.run([TRAX, "worker", *words], cwd=folder)

@@ -91,7 +91,7 @@ async def test_a_forked_process_that_is_killed_loses_its_run_and_nothing_else(
     await play(process_dies, engine(broker, "-c", "2"), site)
 
 
-async def test_what_a_dead_worker_had_is_delivered_to_another_and_changes_nothing(
+async def test_a_task_of_a_dead_worker_is_redelivered_and_changes_nothing(
     rabbit: Rabbit, site: Workspace
 ) -> None:
     async def worker_dies(yard: ScenarioHarness) -> None:
@@ -115,7 +115,7 @@ async def test_what_a_dead_worker_had_is_delivered_to_another_and_changes_nothin
     await play(worker_dies, engine(rabbit, "-c", "1", "-l", "info"), site)
 
 
-async def test_the_highest_priority_is_begun_first_and_a_cancelled_task_is_thrown_away(
+async def test_the_highest_priority_starts_first_and_a_cancelled_task_is_discarded(
     broker: Broker, site: Workspace
 ) -> None:
     async def order_counts(yard: ScenarioHarness) -> None:

@@ -70,7 +70,7 @@ def test_a_task_carries_the_id_of_a_record_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["redis", "amqp"])
-def test_a_broker_that_is_down_takes_nothing(scheme: str, closed_port: int) -> None:
+def test_a_broker_that_is_down_accepts_no_task(scheme: str, closed_port: int) -> None:
     away = CeleryWorkers(celery_at(f"{scheme}://127.0.0.1:{closed_port}//"))
 
     with pytest.raises(OperationalError):
@@ -86,7 +86,7 @@ def test_a_broker_that_does_not_answer_is_not_waited_for(scheme: str, silent_por
         silent.submit(RUNS)
 
 
-def test_what_follows_a_failure_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_failed_send_the_rest_of_the_batch_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail_at_the_second(*_: Any, args: tuple[int], **__: Any) -> None:
         asked.append(args[0])
         if len(asked) == 2:
@@ -107,7 +107,7 @@ def test_only_a_celery_app_will_do() -> None:
         CeleryWorkers("redis://:secret@here")
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_celery_extra_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     app = celery_at("memory://")
     monkeypatch.setitem(sys.modules, "celery", None)
 

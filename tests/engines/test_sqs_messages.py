@@ -113,7 +113,7 @@ def yard(tmp_path: Path, amazon: Amazon) -> Yard:
     return Yard(tmp_path, amazon)
 
 
-def test_a_message_says_whose_record_it_is_about_and_no_more(yard: Yard) -> None:
+def test_a_message_carries_only_the_id_of_its_record(yard: Yard) -> None:
     assert yard.submitter.submit([submission(7), submission(8)]) == [None, None]
 
     bodies = [json.loads(one["body"]) for one in yard.event()["Records"]]
@@ -159,14 +159,14 @@ def test_each_message_that_is_refused_has_an_answer_of_its_own(
     ]
 
 
-def test_a_queue_that_cannot_be_reached_takes_nothing(amazon: Amazon) -> None:
+def test_an_unreachable_queue_accepts_no_message(amazon: Amazon) -> None:
     away = SqsWorkers(amazon.queue("jobs"), client=client("http://127.0.0.1:9"))
 
     with pytest.raises(Exception, match="Could not connect"):
         away.submit([submission(7)])
 
 
-async def test_what_was_taken_up_is_deleted_and_what_makes_no_sense_stays(yard: Yard) -> None:
+async def test_messages_of_ended_runs_are_deleted_and_invalid_ones_stay(yard: Yard) -> None:
     await queued(yard.app(), "hello", "wrong")
     yard.send("nonsense")
     yard.send('{"metadata_id": 999}')
@@ -205,7 +205,7 @@ async def test_a_message_that_cannot_be_read_stops_none_of_those_it_came_with(ya
     assert await outcomes(yard) == {"hello": "completed"}
 
 
-async def test_a_consumer_takes_no_more_messages_than_it_has_room_for(yard: Yard) -> None:
+async def test_a_consumer_receives_no_more_messages_than_it_has_slots(yard: Yard) -> None:
     await queued(yard.app(), "endless", "hello")
 
     async with consuming(yard, concurrency=1):
@@ -214,7 +214,7 @@ async def test_a_consumer_takes_no_more_messages_than_it_has_room_for(yard: Yard
         assert sorted((await outcomes(yard)).values()) == ["in_progress", "pending"]
 
 
-async def test_what_a_last_poll_brings_is_given_back_at_once(
+async def test_messages_of_the_last_poll_are_returned_at_once(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop_first(**wanted: Any) -> Any:
@@ -269,7 +269,7 @@ async def test_a_job_that_would_outlast_its_function_goes_back_to_the_queue(yard
 
 
 @pytest.mark.parametrize("made", [lambda: SqsWorkers("x"), lambda: SqsConsumer(Trax("memory://"), "x")])
-def test_without_the_extra_it_says_what_to_install(
+def test_without_the_sqs_extra_the_error_names_the_package(
     made: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)

@@ -271,7 +271,7 @@ async def test_acknowledge_resolves_with_a_note_and_queues_nothing_itself(url: s
         assert h.queued() == []
 
 
-async def test_what_was_to_run_once_stays_given_up_once_it_is_acknowledged(url: str) -> None:
+async def test_an_acknowledged_once_manifest_does_not_run_again(url: str) -> None:
     h = Yard(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(0), max_retries=1)
     async with h:
@@ -288,7 +288,7 @@ async def test_what_was_to_run_once_stays_given_up_once_it_is_acknowledged(url: 
         assert (manifest.enabled, manifest.failure_count, manifest.next_due_at) == (False, 0, None)
 
 
-async def test_what_was_to_run_once_runs_again_once_it_is_requeued(url: str) -> None:
+async def test_a_requeued_once_manifest_runs_again(url: str) -> None:
     h = Yard(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(0), max_retries=1)
     async with h:
@@ -332,7 +332,7 @@ async def test_after_an_acknowledgement_other_schedules_go_on(url: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["requeue", "acknowledge"])
-async def test_what_is_resolved_or_unknown_stays_as_it_is(url: str, verb: str) -> None:
+async def test_resolved_and_unknown_letters_are_left_unchanged(url: str, verb: str) -> None:
     async with yard(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         await h.app.dead_letters.acknowledge([letter_id], "first")
@@ -389,7 +389,7 @@ async def test_nothing_to_resolve_is_fine(url: str) -> None:
         assert await h.app.dead_letters.acknowledge_all("none") == 0
 
 
-async def test_an_unknown_letter_cannot_be_looked_at(url: str) -> None:
+async def test_getting_an_unknown_letter_raises_not_found(url: str) -> None:
     async with yard(url) as h:
         with pytest.raises(NotFound, match="there is no dead letter 7"):
             await h.app.dead_letters.get(7)
@@ -409,7 +409,7 @@ async def test_letters_are_listed_newest_first_by_status_and_manifest(url: str) 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 @pytest.mark.parametrize("rival", ["requeue", "acknowledge"])
-async def test_of_two_operators_at_once_one_resolves_a_letter(url: str, rival: str) -> None:
+async def test_two_concurrent_operators_resolve_a_letter_once(url: str, rival: str) -> None:
     """Two apps on one database, each with its own connections and threads."""
     async with yard(url, "a", "b", "c") as h:
         ids = await awaiting(h, "a", "b", "c")

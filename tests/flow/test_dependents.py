@@ -54,7 +54,7 @@ async def test_a_restart_does_not_run_a_dependent_again(url: str) -> None:
         assert await h.manage() == []
 
 
-async def test_a_parent_that_fails_or_runs_starts_nobody(url: str) -> None:
+async def test_a_failed_or_running_parent_starts_no_dependents(url: str) -> None:
     async with pair(url) as h:
 
         async def look() -> None:
@@ -67,7 +67,7 @@ async def test_a_parent_that_fails_or_runs_starts_nobody(url: str) -> None:
         assert await h.manage() == ["parent"]
 
 
-async def test_a_cancelled_parent_starts_nobody(url: str) -> None:
+async def test_a_cancelled_parent_starts_no_dependents(url: str) -> None:
     async with pair(url) as h:
         h.errors["parent"] = Cancel("stopped")
 
@@ -172,7 +172,7 @@ async def test_a_disabled_dependent_catches_up_once_when_it_is_enabled(url: str)
         assert h.ran == ["parent"] * 3 + ["child"]
 
 
-async def test_the_dependents_of_a_retired_parent_rest_and_say_so(url: str) -> None:
+async def test_dependents_of_a_retired_parent_do_not_run_and_why_reports_it(url: str) -> None:
     async with pair(url) as h:
         await h.manage()
         await run_queued(h)

@@ -71,7 +71,7 @@ async def test_a_synchronous_junction_wakes_them_from_its_thread(url: str) -> No
         assert dormant(h) == {"load-a": "made now", "load-b": "made now"}
 
 
-async def test_a_synchronous_junction_that_may_not_wake_one_is_told(url: str) -> None:
+async def test_a_refused_activation_in_a_synchronous_junction_fails_the_run(url: str) -> None:
     h = Yard(url, TEN)
 
     @h.app.train
@@ -88,7 +88,7 @@ async def test_a_synchronous_junction_that_may_not_wake_one_is_told(url: str) ->
         assert dormant(h) == {}
 
 
-async def test_without_a_manifest_a_synchronous_junction_wakes_nobody(
+async def test_a_synchronous_junction_without_a_manifest_activates_no_dependents(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     h = Yard(url, TEN)
@@ -155,7 +155,7 @@ async def test_the_boost_ends_at_the_highest_priority(url: str) -> None:
         assert h.entry("load-a").priority == 31
 
 
-async def test_what_was_woken_runs_and_sleeps_again(url: str) -> None:
+async def test_an_activated_dependent_runs_once_and_becomes_dormant_again(url: str) -> None:
     async with yard(url) as h:
         await scanning(h, ("load-a", "A"), ("load-c", "C"))
         h.during.clear()
@@ -167,7 +167,7 @@ async def test_what_was_woken_runs_and_sleeps_again(url: str) -> None:
         assert not any(name.startswith("stored") for name in h.ran)
 
 
-async def test_activate_says_how_many_it_woke(url: str) -> None:
+async def test_activate_returns_the_number_of_activated_manifests(url: str) -> None:
     counts: list[int] = []
 
     async def activate() -> None:
@@ -228,7 +228,7 @@ async def test_a_run_that_fails_after_waking_others_has_woken_them(url: str) -> 
         assert dormant(h) == {"load-a": "A"}
 
 
-async def test_outside_a_scheduled_run_nothing_is_woken_and_a_warning_says_so(
+async def test_outside_a_scheduled_run_activation_does_nothing_and_warns(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with yard(url) as h:
@@ -434,7 +434,7 @@ async def test_a_run_inside_a_synchronous_one_wakes_the_dependents_of_the_manife
         assert h.ran == ["A"]
 
 
-async def test_what_was_woken_can_itself_wake_no_dependents_of_its_parent(url: str) -> None:
+async def test_an_activated_dependent_cannot_activate_its_siblings(url: str) -> None:
     async with yard(url) as h:
         h.during["A"] = waking(("load-b", "B"))
 

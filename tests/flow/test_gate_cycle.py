@@ -65,7 +65,7 @@ async def test_a_withdrawn_entry_does_not_pass(url: str) -> None:
         assert await dispatched(h) == []
 
 
-async def test_what_runs_here_and_now_takes_a_place_too(url: str) -> None:
+async def test_a_direct_run_counts_against_the_limit(url: str) -> None:
     async with yard(url, max_active_jobs=1) as h:
         seen: list[list[str | None]] = []
 
@@ -80,7 +80,7 @@ async def test_what_runs_here_and_now_takes_a_place_too(url: str) -> None:
         assert await dispatched(h) == ["later"]
 
 
-async def test_the_records_of_administrative_trains_take_no_place(url: str) -> None:
+async def test_records_of_administrative_trains_do_not_count_against_the_limit(url: str) -> None:
     async with yard(url, "sync", max_active_jobs=1) as h:
         for train in ("trax.manifest_manager", "trax.job_dispatcher"):
             h.insert_run(train=train, exempt=True)
@@ -89,7 +89,7 @@ async def test_the_records_of_administrative_trains_take_no_place(url: str) -> N
         assert await dispatched(h) == ["sync"]
 
 
-async def test_what_is_triggered_keeps_to_the_limit_of_its_group(url: str) -> None:
+async def test_triggered_manifests_keep_the_limit_of_their_group(url: str) -> None:
     async with yard(url, "one", "two", group="etl", max_active_jobs=None) as h:
         await h.app.groups.update("etl", max_active_jobs=1)
         for name in ("one", "two"):

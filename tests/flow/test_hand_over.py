@@ -96,7 +96,7 @@ async def impatient(url: str) -> AsyncGenerator[Yard]:
         yield one
 
 
-async def test_what_is_let_through_is_handed_over_once_and_stays_pending(yard: Yard) -> None:
+async def test_an_admitted_run_is_handed_over_once_and_stays_pending(yard: Yard) -> None:
     await yard.queue(1, 2)
 
     await yard.cycle()
@@ -159,7 +159,7 @@ async def test_one_refusal_among_ten_is_of_one(yard: Yard) -> None:
     assert states.count(State.PENDING) == 9
 
 
-async def test_a_job_that_nobody_takes_is_given_up_with_its_input(yard: Yard) -> None:
+async def test_a_job_whose_hand_over_keeps_failing_becomes_a_dead_letter_with_its_input(yard: Yard) -> None:
     yard.remote.error = OSError("no route")
     (queued,) = await yard.queue(7)
 
@@ -180,7 +180,9 @@ async def test_a_job_that_nobody_takes_is_given_up_with_its_input(yard: Yard) ->
     assert (await yard.records())[-1].state == State.PENDING
 
 
-async def test_a_manifest_that_nobody_takes_gets_a_dead_letter_and_no_failures(yard: Yard) -> None:
+async def test_a_manifest_whose_hand_over_keeps_failing_gets_a_dead_letter_and_no_failures(
+    yard: Yard,
+) -> None:
     yard.remote.error = OSError("no route")
     yard.app.schedule(yard.work, "hourly", 7, every(hours=1))
     await yard.h.seed()
@@ -232,7 +234,7 @@ async def test_an_entry_that_goes_back_has_the_priority_its_group_has_by_then(ya
     assert line.group_priority == 20
 
 
-async def test_an_extra_run_that_nobody_takes_does_not_hold_up_the_schedule(yard: Yard) -> None:
+async def test_a_failed_hand_over_of_an_extra_run_does_not_hold_up_the_schedule(yard: Yard) -> None:
     """The manager looks while the run waits to be handed over, and leaves the schedule until its end."""
     yard.app.schedule(yard.work, "hourly", 7, every(hours=1), start="next_occurrence")
     await yard.h.seed()
@@ -247,7 +249,7 @@ async def test_an_extra_run_that_nobody_takes_does_not_hold_up_the_schedule(yard
     assert len((await yard.h.cycle("manifest_manager")).queued) == 1
 
 
-async def test_an_entry_whose_place_is_taken_meanwhile_is_cancelled(yard: Yard) -> None:
+async def test_a_refused_entry_is_cancelled_when_a_newer_one_is_queued(yard: Yard) -> None:
     yard.app.schedule(yard.work, "overlapping", 1, every(minutes=1), max_instances=3)
     await yard.h.seed()
     await yard.h.cycle("manifest_manager")
@@ -263,7 +265,7 @@ async def test_an_entry_whose_place_is_taken_meanwhile_is_cancelled(yard: Yard) 
     assert [run.state for run in await yard.records()] == [State.FAILED]
 
 
-async def test_an_input_that_no_longer_fits_counts_attempts_and_stops_nobody(url: str) -> None:
+async def test_an_invalid_input_counts_dispatch_attempts_and_does_not_stop_others(url: str) -> None:
     async for yard in _yard(url, max_dispatch_attempts=2):
         (bad, _) = await yard.queue(1, 2)
         store = await yard.app.parts.store.open()
@@ -296,7 +298,7 @@ async def test_no_two_servers_hand_over_the_same_run(yard: Yard) -> None:
     assert sorted(yard.remote.seen) == list(range(20))
 
 
-async def test_what_a_server_left_behind_is_handed_over_by_another(yard: Yard) -> None:
+async def test_a_run_left_behind_by_a_dead_server_is_handed_over_by_another(yard: Yard) -> None:
     """The first server takes the run, calls, and dies before it can write down the answer."""
     begun = asyncio.Event()
 
@@ -324,7 +326,7 @@ async def test_what_a_server_left_behind_is_handed_over_by_another(yard: Yard) -
     assert [run.state for run in await yard.records()] == [State.PENDING]
 
 
-async def test_an_answer_that_cannot_be_written_is_asked_for_again(
+async def test_a_run_whose_submission_result_cannot_be_stored_is_submitted_again(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(*_: Any, **__: Any) -> None:
@@ -345,7 +347,7 @@ async def test_an_answer_that_cannot_be_written_is_asked_for_again(
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
-async def test_what_was_let_through_by_a_server_that_died_is_handed_over_by_the_next(url: str) -> None:
+async def test_runs_admitted_by_a_dead_server_are_handed_over_by_the_next(url: str) -> None:
     """The first server commits the admission, and that is the last it does."""
     first, second = (Yard(Trax(url, max_active_jobs=None), Remote()) for _ in range(2))
     async with first.h:
@@ -359,7 +361,7 @@ async def test_what_was_let_through_by_a_server_that_died_is_handed_over_by_the_
         assert [run.state for run in await second.records()] == [State.PENDING] * 2
 
 
-async def test_a_late_refusal_does_not_touch_a_run_that_another_server_took_over(yard: Yard) -> None:
+async def test_a_late_refusal_does_not_affect_a_run_resubmitted_by_another_server(yard: Yard) -> None:
     class Slow(Remote):
         def __init__(self, answer: Refused | None) -> None:
             super().__init__()
@@ -388,7 +390,7 @@ async def test_a_late_refusal_does_not_touch_a_run_that_another_server_took_over
     assert (await yard.entry(queued.id)).dispatch_attempts == 0
 
 
-async def test_so_many_calls_are_under_way_at_once_and_no_more(url: str) -> None:
+async def test_concurrent_submissions_are_limited_by_the_setting(url: str) -> None:
     class Counting(Remote):
         def __init__(self) -> None:
             super().__init__()
@@ -450,7 +452,7 @@ async def test_a_run_handed_over_has_its_full_time_to_begin(url: str) -> None:
         assert [run.failure_exception for run in await yard.records()] == ["StalePendingTimeout"]
 
 
-async def test_a_run_that_nobody_begins_is_handed_over_again_so_often_and_then_it_has_failed(
+async def test_a_run_that_does_not_start_is_handed_over_again_until_it_fails(
     url: str,
 ) -> None:
     async for yard in _yard(url, max_dispatch_attempts=3):
@@ -473,7 +475,7 @@ async def test_a_run_that_nobody_begins_is_handed_over_again_so_often_and_then_i
         assert (run.state, run.failure_exception) == (State.FAILED, "StalePendingTimeout")
 
 
-async def test_a_run_that_begins_late_is_not_executed_by_whoever_gets_it_next(yard: Yard) -> None:
+async def test_a_run_that_starts_late_is_not_executed_twice(yard: Yard) -> None:
     await yard.queue(1)
     await yard.cycle()
     await yard.h.advance(minutes=21)
@@ -489,7 +491,7 @@ async def test_a_run_that_begins_late_is_not_executed_by_whoever_gets_it_next(ya
     assert [run.state for run in await yard.records()] == [State.COMPLETED]
 
 
-async def test_what_waited_for_a_server_that_was_down_is_handed_over_when_one_is_back(yard: Yard) -> None:
+async def test_runs_that_waited_for_a_stopped_server_are_handed_over_at_its_return(yard: Yard) -> None:
     await yard.queue(1)
     await yard.h.cycle("job_dispatcher")
     await yard.h.advance(hours=2)

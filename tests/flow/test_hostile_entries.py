@@ -164,7 +164,7 @@ def allow_long_names(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE trax.work_queue DROP CONSTRAINT name_lengths"))
 
 
-async def test_names_that_somebody_makes_up_do_not_fill_the_log(
+async def test_invented_train_names_do_not_fill_the_log(
     attacked: Attacked, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)

@@ -106,7 +106,7 @@ async def test_a_heartbeat_brings_an_edit_to_a_process_that_only_works(servers: 
 
 
 @SHARED
-async def test_seeding_takes_the_defaults_of_the_day(servers: list[Yard]) -> None:
+async def test_seeding_uses_the_current_default_of_settings(servers: list[Yard]) -> None:
     one, other = servers
     await one.app.settings.update(default_max_retries=9)
 
@@ -116,7 +116,7 @@ async def test_seeding_takes_the_defaults_of_the_day(servers: list[Yard]) -> Non
     assert (await other.manifest("sync")).max_retries == 9
 
 
-async def test_a_running_server_hears_of_an_edit_at_once(url: str) -> None:
+async def test_a_running_server_applies_a_changed_setting_at_once(url: str) -> None:
     app = Trax(url, polling_interval=HOUR, local_polling_interval=HOUR, job_dispatcher_enabled=False)
     done = asyncio.Event()
 
@@ -149,7 +149,7 @@ async def test_the_records_of_a_cleaned_train_go_while_the_server_runs(url: str)
         await asyncio.to_thread(until, lambda: not store.read(listing.runs))
 
 
-async def test_an_excluded_train_takes_no_place_under_the_limit(url: str) -> None:
+async def test_an_excluded_train_does_not_count_against_the_limit(url: str) -> None:
     h = Yard(url, TEN, max_active_jobs=1)
 
     @h.app.train(exclude_from_max_active_jobs=True)
@@ -170,7 +170,7 @@ async def test_an_excluded_train_takes_no_place_under_the_limit(url: str) -> Non
         assert sorted(run.train for run in active) == ["aside", "job"]
 
 
-async def test_who_waited_behind_an_excluded_train_is_admitted_at_once(url: str) -> None:
+async def test_entries_behind_an_excluded_train_are_admitted_at_once(url: str) -> None:
     h = Yard(url, TEN, max_active_jobs=2)
 
     @h.app.train(exclude_from_max_active_jobs=True)
@@ -214,7 +214,7 @@ async def test_an_idle_cycle_writes_nothing(url: str, duty: str) -> None:
         assert wrote == []
 
 
-async def test_administrative_runs_are_listed_only_when_asked_for(url: str) -> None:
+async def test_administrative_runs_are_listed_only_on_request(url: str) -> None:
     h = Yard(url, TEN)
     h.schedule(h.job, "sync", "sync", every(minutes=5))
     async with h:

@@ -41,7 +41,7 @@ def yard(url: str, *external_ids: str, **settings: Any) -> Yard:
 # when
 
 
-async def test_what_has_never_succeeded_is_queued_at_once(url: str) -> None:
+async def test_a_manifest_without_a_success_is_queued_at_once(url: str) -> None:
     async with yard(url, "sync") as h:
         assert await h.manage() == ["sync"]
 
@@ -109,7 +109,7 @@ async def test_a_manifests_own_threshold_overrides_the_default(url: str) -> None
         assert await h.manage() == ["sync"]
 
 
-async def test_what_skipped_an_occurrence_is_looked_at_for_the_next(url: str) -> None:
+async def test_a_skipped_occurrence_plans_the_next_one(url: str) -> None:
     h = Yard(url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, on_misfire="do_nothing")
     async with h:
@@ -137,7 +137,7 @@ async def test_once_runs_at_its_moment_and_is_switched_off_by_its_success(url: s
         assert await h.manage() == []
 
 
-async def test_what_depends_on_nobody_and_has_no_schedule_is_never_queued(url: str) -> None:
+async def test_a_manifest_without_a_schedule_or_parent_is_never_queued(url: str) -> None:
     async with yard(url, "none", "on_demand") as h:
         for kind in ("none", "on_demand"):
             h.change_manifest(kind, schedule_type=kind)
@@ -147,7 +147,7 @@ async def test_what_depends_on_nobody_and_has_no_schedule_is_never_queued(url: s
         assert await h.manage() == []
 
 
-async def test_an_excluded_manifest_is_looked_at_again_when_the_exclusion_ends(url: str) -> None:
+async def test_an_excluded_manifest_is_evaluated_again_when_the_exclusion_ends(url: str) -> None:
     h = Yard(url, at(23, 59, 59, day=6))
     h.schedule(h.job, "report", "report", FIVE_MINUTES, exclude=exclude.days_of_week("sat", "sun"))
     async with h:
@@ -250,7 +250,7 @@ async def test_a_disabled_group_holds_its_manifests_until_it_is_enabled(url: str
         assert await h.manage() == ["sync"]
 
 
-async def test_what_is_enabled_before_its_time_waits_for_it(url: str) -> None:
+async def test_a_manifest_enabled_before_its_due_time_waits_for_it(url: str) -> None:
     async with yard(url, "sync") as h:
         await h.run_until_idle()
         await h.app.manifests.disable("sync")
@@ -286,7 +286,7 @@ async def test_runs_may_overlap_up_to_max_instances_each_for_its_own_occurrence(
         assert await h.manage() == ["slow"]
 
 
-async def test_of_runs_that_may_overlap_only_one_waits_in_the_queue(url: str) -> None:
+async def test_a_manifest_with_overlapping_runs_has_one_queued_entry(url: str) -> None:
     h = Yard(url, TEN)
     h.schedule(h.job, "slow", "slow", FIVE_MINUTES, max_instances=3)
     async with h:
@@ -300,7 +300,7 @@ async def test_of_runs_that_may_overlap_only_one_waits_in_the_queue(url: str) ->
 # what an entry says
 
 
-async def test_an_entry_takes_train_and_input_from_the_manifest_and_priority_from_the_group(url: str) -> None:
+async def test_an_entry_has_train_and_input_of_its_manifest_and_priority_of_its_group(url: str) -> None:
     h = Yard(url, TEN)
     group = Group("etl", priority=12)
     limit = timedelta(seconds=90)
@@ -369,7 +369,7 @@ async def test_a_cycle_that_fails_leaves_nothing(url: str, monkeypatch: pytest.M
 # runs that need attention
 
 
-async def test_a_pending_run_that_nobody_took_up_fails(url: str) -> None:
+async def test_a_pending_run_that_does_not_start_in_time_fails(url: str) -> None:
     async with yard(url) as h:
         run = h.insert_run(state="pending", submitter="remote")
         done = h.insert_run(state="completed", ended_at=TEN)
@@ -457,7 +457,9 @@ async def test_a_reaped_run_is_tried_again_in_the_same_cycle(url: str) -> None:
 
 
 @pytest.mark.parametrize("limit", [None, timedelta(seconds=60)])
-async def test_a_run_that_takes_too_long_is_asked_to_stop(url: str, limit: timedelta | None) -> None:
+async def test_a_run_that_exceeds_its_timeout_is_requested_to_cancel(
+    url: str, limit: timedelta | None
+) -> None:
     h = Yard(url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, timeout=limit)
     seen: list[list[int]] = []
@@ -478,7 +480,7 @@ async def test_a_run_that_takes_too_long_is_asked_to_stop(url: str, limit: timed
         assert run.state is State.CANCELLED
 
 
-async def test_a_run_without_a_manifest_is_asked_to_stop_too(url: str) -> None:
+async def test_a_run_without_a_manifest_is_requested_to_cancel_at_its_timeout(url: str) -> None:
     async with yard(url) as h:
         patient = h.insert_run(timeout_seconds=7200.0)
         hasty = h.insert_run(timeout_seconds=60.0)
@@ -582,7 +584,7 @@ async def test_broken_rows_stop_neither_a_cycle_nor_anyone_else(url: str) -> Non
         assert "good" in await h.manage()
 
 
-async def test_a_broken_row_is_not_looked_at_in_every_cycle(url: str) -> None:
+async def test_a_broken_row_is_not_evaluated_in_every_cycle(url: str) -> None:
     async with yard(url, "bad") as h:
         h.change_manifest("bad", schedule_type="cron", cron_expression="every now and then")
 
@@ -598,7 +600,7 @@ UNREADABLE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("columns", UNREADABLE, ids=["zone", "exclusion"])
-async def test_what_one_server_cannot_evaluate_is_queued_by_another(
+async def test_a_manifest_that_one_server_cannot_evaluate_is_queued_by_another(
     url: str, columns: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with yard(url, "sync") as h:
@@ -634,7 +636,9 @@ async def test_a_run_that_ends_where_its_schedule_is_unreadable_does_not_end_the
         assert "this server cannot evaluate its schedule" in reason.text
 
 
-async def test_what_overlaps_is_looked_at_again_where_its_pace_is_unreadable(url: str) -> None:
+async def test_an_overlapping_manifest_with_an_unreadable_schedule_is_evaluated_at_its_interval(
+    url: str,
+) -> None:
     h = Yard(url, TEN)
     h.schedule(h.job, "slow", "slow", FIVE_MINUTES, max_instances=2)
     async with h:
@@ -671,7 +675,7 @@ async def test_a_flood_in_one_group_does_not_shut_out_another(url: str) -> None:
         assert [await served(h) for _ in range(4)] == [{"L": 10}, {"L": 10}, {"L": 3}, {}]
 
 
-async def test_what_is_left_after_equal_shares_goes_to_the_highest_priority(url: str) -> None:
+async def test_capacity_left_after_equal_shares_goes_to_the_highest_priority(url: str) -> None:
     async with groups(url, 10, C=(0, 8), B=(10, 8), A=(20, 8)) as h:
         assert await served(h) == {"A": 4, "B": 3, "C": 3}
 
@@ -691,7 +695,7 @@ async def test_with_fewer_places_than_groups_each_gets_its_turn(url: str) -> Non
         assert [await served(h) for _ in range(3)] == [{"A": 1, "B": 1}, {"A": 1, "C": 1}, {"B": 1, "C": 1}]
 
 
-async def test_a_cycle_that_left_somebody_waiting_asks_for_another(url: str) -> None:
+async def test_a_cycle_that_leaves_due_manifests_requests_another(url: str) -> None:
     async with groups(url, 2, A=(0, 3)) as h:
         assert (await h.cycle("manifest_manager")).run_again
         assert not (await h.cycle("manifest_manager")).run_again

@@ -96,7 +96,7 @@ async def test_an_administrative_record_goes_when_its_time_is_over(url: str, sta
         assert gone not in left
 
 
-async def test_what_has_not_ended_is_kept_whatever_its_age(url: str) -> None:
+async def test_records_of_active_runs_are_kept_at_any_age(url: str) -> None:
     async with yard(url) as h:
         two_days_ago = h.now - timedelta(days=2)
         h.insert_run(train=MANAGER, state="pending", created_at=two_days_ago)
@@ -216,7 +216,7 @@ async def test_cleaning_a_parents_history_does_not_stop_its_dependents(url: str)
         assert h.ran == ["parent", "child", "parent", "child"]
 
 
-async def test_it_leaves_a_record_but_none_of_removing_its_own(url: str) -> None:
+async def test_the_cleanup_leaves_a_record_and_none_about_removing_its_own(url: str) -> None:
     async with yard(url) as h:
         add_ended(h, MANAGER, minutes_ago=31)
         await h.cycle("metadata_cleanup")
@@ -228,7 +228,7 @@ async def test_it_leaves_a_record_but_none_of_removing_its_own(url: str) -> None
         assert trains(h) == []
 
 
-async def test_it_is_off_until_somebody_wants_it_and_can_be_switched_on(url: str) -> None:
+async def test_the_cleanup_is_off_by_default_and_can_be_switched_on(url: str) -> None:
     async with Yard(url, TEN) as h:
         add_ended(h, MANAGER, minutes_ago=31)
 
@@ -270,7 +270,7 @@ async def test_a_server_that_finds_another_one_cleaning_does_not_wait(postgres_u
         assert deleted(await h.cycle("metadata_cleanup")) == [1]
 
 
-async def test_what_may_go_is_found_by_an_index_and_not_by_reading_all_history(postgres_url: str) -> None:
+async def test_the_cleanup_finds_old_records_with_an_index(postgres_url: str) -> None:
     async with yard(postgres_url) as h:
         add_many(h, 3000, minutes_ago=600)
 

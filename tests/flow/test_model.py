@@ -293,12 +293,12 @@ def site_on(url: str) -> Generator[Site]:
         site.close()
 
 
-def test_the_promises_hold_whatever_happens() -> None:
+def test_the_promises_hold_in_any_history() -> None:
     with site_on("memory://") as site:
         run_state_machine_as_test(lambda: AnyFault(site), settings=IN_MEMORY)  # pyright: ignore[reportArgumentType]
 
 
-def test_the_promises_hold_whatever_happens_on_postgresql(postgres_url: str) -> None:
+def test_the_promises_hold_in_any_history_on_postgresql(postgres_url: str) -> None:
     """Also faults on the way to it: commits that are refused, answers that are lost."""
     with fault_proxy(postgres_url) as proxy, closing(Site(proxy.url, proxy)) as site:
         proxy.refusal = "53100"
@@ -314,12 +314,12 @@ def engine_on(url: str) -> Generator[Engine]:
         engine.close()
 
 
-def test_the_engine_does_what_the_model_says() -> None:
+def test_the_engine_agrees_with_the_model() -> None:
     with engine_on("memory://") as engine:
         run_state_machine_as_test(lambda: AnyStory(engine), settings=IN_MEMORY)  # pyright: ignore[reportArgumentType]
 
 
-def test_the_engine_does_what_the_model_says_on_postgresql(postgres_url: str) -> None:
+def test_the_engine_agrees_with_the_model_on_postgresql(postgres_url: str) -> None:
     with engine_on(postgres_url) as engine:
         run_state_machine_as_test(lambda: AnyStory(engine), settings=FEW)  # pyright: ignore[reportArgumentType]
 
@@ -336,7 +336,7 @@ def railway() -> Generator[EngineAndModel]:
 HOURLY: Final = Plan(kind="interval", minutes=60)
 
 
-def test_a_trigger_takes_a_delayed_entry_whose_moment_has_come(railway: EngineAndModel) -> None:
+def test_a_trigger_returns_a_delayed_entry_that_has_become_due(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, enabled=False))
     railway.trigger("a1", minutes=10)
     railway.go_on(Turn(minutes=10))
@@ -360,7 +360,7 @@ def test_a_run_by_hand_that_is_cancelled_does_not_stop_what_is_to_run_once_later
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
-def test_what_was_to_run_once_and_was_cancelled_is_started_only_by_a_person(railway: EngineAndModel) -> None:
+def test_a_cancelled_once_manifest_starts_only_when_it_is_enabled(railway: EngineAndModel) -> None:
     railway.declare("a1", Plan(kind="once", minutes=5))
     railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
 
@@ -373,7 +373,7 @@ def test_what_was_to_run_once_and_was_cancelled_is_started_only_by_a_person(rail
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
-def test_who_asks_once_more_for_what_was_cancelled_gets_it(railway: EngineAndModel) -> None:
+def test_a_cancelled_once_manifest_runs_when_it_is_scheduled_again(railway: EngineAndModel) -> None:
     railway.declare("a1", Plan(kind="once", minutes=5))
     railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
 
@@ -383,7 +383,7 @@ def test_who_asks_once_more_for_what_was_cancelled_gets_it(railway: EngineAndMod
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
-def test_a_cancelled_retry_waits_for_the_next_occurrence_whoever_asks_to_look(
+def test_a_cancelled_retry_waits_for_the_next_occurrence_after_an_enable(
     railway: EngineAndModel,
 ) -> None:
     railway.declare("a1", HOURLY)
@@ -433,7 +433,7 @@ def test_a_failure_for_good_needs_no_other_run_to_end_first(railway: EngineAndMo
     assert len(railway.model.entries) + len(railway.model.runs) == 1
 
 
-def test_what_was_requeued_is_not_queued_by_the_schedule_as_well(railway: EngineAndModel) -> None:
+def test_a_requeued_manifest_is_not_queued_by_its_schedule(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
     railway.go_on(Turn(takes=1, hows=("failure",)))
     railway.go_on(Turn())
@@ -516,7 +516,7 @@ def test_a_parent_that_code_opens_wakes_who_waited_for_it(railway: EngineAndMode
     assert [entry.job for entry in railway.model.entries] == ["a2"]
 
 
-def test_who_gets_another_parent_is_looked_at(railway: EngineAndModel) -> None:
+def test_a_dependent_with_a_new_parent_is_evaluated(railway: EngineAndModel) -> None:
     railway.deploy({"a1": HOURLY, "a2": HOURLY, "b1": Plan(kind="dependent", parent="a1")})
     railway.go_on(Turn(takes=2, hows=("failure", "success")))
     railway.go_on(Turn())

@@ -66,7 +66,7 @@ async def yard(url: str) -> AsyncGenerator[Yard]:
         yield Yard(h)
 
 
-async def test_entries_of_a_train_that_nobody_takes_hold_no_place_and_hold_up_nobody(
+async def test_entries_of_an_unserved_train_occupy_no_slot_and_delay_no_others(
     yard: Yard, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(10):
@@ -81,7 +81,7 @@ async def test_entries_of_a_train_that_nobody_takes_hold_no_place_and_hold_up_no
     assert "no live worker accepts train 'greeet'; did you mean 'greet'?" in said[0]
 
 
-async def test_a_flood_of_them_is_set_aside_once_and_looked_at_no_more(yard: Yard) -> None:
+async def test_a_flood_of_unserved_entries_is_parked_once_and_not_read_again(yard: Yard) -> None:
     store = await yard.app.parts.store.open()
     await yard.queue("gone")
     await yard.app.queue_many(yard.greet, ["first"] * 3)
@@ -110,7 +110,7 @@ def _ready(connection: Connection) -> list[int]:
     return list(connection.execute(queue.select().where(queue.c.status == "queued", queue.c.ready)).scalars())
 
 
-async def test_they_are_let_in_as_soon_as_a_worker_registers_that_has_the_train(yard: Yard) -> None:
+async def test_parked_entries_are_admitted_when_a_worker_with_their_train_registers(yard: Yard) -> None:
     entry = await yard.queue("bake")
     await yard.h.run_until_idle()
     assert await yard.parked() == [entry.id]
@@ -132,7 +132,7 @@ async def test_a_worker_is_known_by_the_names_its_trains_had_before(yard: Yard) 
     assert [run.train for run in await yard.app.executions.list()] == ["old"]
 
 
-async def test_a_train_that_another_server_hands_over_is_let_in_for_its_submitter(yard: Yard) -> None:
+async def test_a_train_handed_over_by_another_server_is_admitted_for_its_submitter(yard: Yard) -> None:
     await yard.queue("far")
 
     await yard.register(kind="scheduler", concurrency=0, routes='{"far": "cluster"}')
@@ -142,7 +142,7 @@ async def test_a_train_that_another_server_hands_over_is_let_in_for_its_submitte
     assert (run.train, run.submitter) == ("far", "cluster")
 
 
-async def test_a_group_that_no_worker_takes_waits_too(yard: Yard) -> None:
+async def test_entries_of_an_unserved_group_are_parked(yard: Yard) -> None:
     await yard.register("bake", groups=["day"])
     night = await yard.queue("bake", group="night")
     alone = await yard.queue("bake")
@@ -209,7 +209,7 @@ async def test_a_manifest_whose_train_is_gone_gets_one_dead_letter(yard: Yard) -
     assert "no live worker accepts train 'gone'" in letter.reason
 
 
-async def test_what_was_let_in_goes_back_when_the_last_worker_that_had_it_is_gone(yard: Yard) -> None:
+async def test_pending_runs_are_requeued_when_their_last_worker_is_gone(yard: Yard) -> None:
     worker_id = await yard.register("bake")
     entries = [await yard.queue("bake") for _ in range(2)]
     await yard.h.cycle("job_dispatcher")
@@ -227,7 +227,7 @@ async def test_what_was_let_in_goes_back_when_the_last_worker_that_had_it_is_gon
     assert {(run.state, run.failure_exception) for run in stranded} == {(State.CANCELLED, "NoWorker")}
 
 
-async def test_with_nobody_there_at_all_everything_keeps_its_place_in_the_queue(yard: Yard) -> None:
+async def test_without_any_worker_entries_stay_in_the_queue(yard: Yard) -> None:
     await yard.queue("bake")
     store = await yard.app.parts.store.open()
 
@@ -237,7 +237,7 @@ async def test_with_nobody_there_at_all_everything_keeps_its_place_in_the_queue(
     assert len(await store.ask(_ready)) == 1
 
 
-async def test_everybody_who_asks_how_it_goes_hears_of_them(yard: Yard) -> None:
+async def test_status_and_health_report_parked_entries(yard: Yard) -> None:
     await yard.queue("greeet")
     await yard.h.run_until_idle()
 

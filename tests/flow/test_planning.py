@@ -35,7 +35,7 @@ async def planned(running: Trax, wanted: Trax, now: datetime) -> list[PlannedCha
     return plan(timetable, found, settings, now=now, app=app)
 
 
-async def test_what_was_seeded_needs_no_change(url: str) -> None:
+async def test_a_plan_after_seeding_is_empty(url: str) -> None:
     app, _ = version(url)
     async with Harness(app) as h:
         assert await planned(app, app, h.now) == []
@@ -115,7 +115,7 @@ async def test_a_change_of_parent_is_seen(url: str) -> None:
     assert Difference("depends_on", None, "ada") in change.differences
 
 
-async def test_what_operators_have_set_is_told_apart(url: str) -> None:
+async def test_a_plan_shows_operator_overrides_separately(url: str) -> None:
     app, _ = version(url)
     async with Harness(app) as h:
         await app.manifests.disable("ada")
@@ -178,7 +178,7 @@ async def test_a_circle_through_what_is_stored_is_refused_as_at_the_start(url: s
             await planned(app, later, h.now)
 
 
-async def test_a_retirement_says_what_it_touches_and_for_which_servers_it_waits(url: str) -> None:
+async def test_a_planned_retirement_shows_what_it_affects_and_which_servers_delay_it(url: str) -> None:
     app, greet = version(url)
     later, _ = version("memory://", declare=False)
     async with Harness(app) as h:
@@ -196,7 +196,7 @@ async def test_a_retirement_says_what_it_touches_and_for_which_servers_it_waits(
     assert waiting.once_stopped == ("here (process 7)",)
 
 
-async def test_a_rename_and_a_return_are_told_as_such(url: str) -> None:
+async def test_a_plan_shows_renames_and_returns_as_such(url: str) -> None:
     app, _ = version(url)
     later, greet = version("memory://", declare=False)
     later.schedule(greet, "lovelace", "Ada", every(hours=1), group="people", renamed_from="ada")

@@ -45,7 +45,7 @@ async def alone(h: Yard, error: Exception) -> WorkQueueEntry:
 # try again then
 
 
-async def test_a_manifest_is_tried_again_at_the_moment_its_run_asked_for(url: str) -> None:
+async def test_a_manifest_is_retried_at_the_time_its_run_requested(url: str) -> None:
     async with yard(url) as h:
         await h.fails("sync", error=RetryAfter(TWO_MINUTES, "the quota is used up"))
 
@@ -57,7 +57,7 @@ async def test_a_manifest_is_tried_again_at_the_moment_its_run_asked_for(url: st
         assert run.failure_reason == "the quota is used up"
 
 
-async def test_the_moment_counts_from_the_end_of_the_run_and_not_from_the_managers_look(url: str) -> None:
+async def test_a_requested_retry_delay_counts_from_the_end_of_the_run(url: str) -> None:
     async with yard(url) as h:
         await h.fails("sync", error=RetryAfter(TWO_MINUTES))
         await h.advance(minutes=1)
@@ -67,7 +67,7 @@ async def test_the_moment_counts_from_the_end_of_the_run_and_not_from_the_manage
         assert h.entry().scheduled_at == TEN + TWO_MINUTES
 
 
-async def test_asking_for_another_try_counts_as_a_failure(url: str) -> None:
+async def test_a_requested_retry_counts_as_a_failure(url: str) -> None:
     async with yard(url, max_retries=2) as h:
         await h.fails("sync", 2, error=RetryAfter(TWO_MINUTES))
         await h.manage()
@@ -76,7 +76,7 @@ async def test_asking_for_another_try_counts_as_a_failure(url: str) -> None:
         assert (letter.retry_count, h.queued()) == (2, [])
 
 
-async def test_the_next_failure_waits_as_the_policy_says_again(url: str) -> None:
+async def test_the_failure_after_a_requested_retry_waits_by_the_policy(url: str) -> None:
     async with yard(url, max_retries=9) as h:
         await h.fails("sync", error=RetryAfter(TWO_MINUTES))
         await h.fails("sync")
@@ -85,7 +85,7 @@ async def test_the_next_failure_waits_as_the_policy_says_again(url: str) -> None
         assert h.entry().scheduled_at == h.now + timedelta(minutes=10)
 
 
-async def test_a_job_alone_is_tried_again_at_the_moment_it_asked_for(url: str) -> None:
+async def test_a_single_job_is_retried_at_the_time_it_requested(url: str) -> None:
     async with Yard(url, TEN) as h:
         entry = await alone(h, RetryAfter(TWO_MINUTES))
 
@@ -100,7 +100,7 @@ async def test_a_job_alone_is_tried_again_at_the_moment_it_asked_for(url: str) -
         ]
 
 
-async def test_a_job_alone_that_asks_too_often_makes_a_dead_letter(url: str) -> None:
+async def test_a_single_job_that_exceeds_its_requested_retries_becomes_a_dead_letter(url: str) -> None:
     async with Yard(url, TEN, default_max_retries=1) as h:
         await alone(h, RetryAfter(TWO_MINUTES, "the quota is used up"))
 
@@ -150,7 +150,7 @@ async def test_a_snoozed_manifest_runs_again_then_for_the_same_occurrence_and_un
         assert await h.letters() == []
 
 
-async def test_the_record_of_a_snoozed_run_says_until_when(url: str) -> None:
+async def test_the_record_of_a_snoozed_run_shows_when_it_runs_again(url: str) -> None:
     async with yard(url) as h:
         h.errors["sync"] = Snooze(TWO_MINUTES, "the file is not there yet")
         await h.run_until_idle()
@@ -270,9 +270,7 @@ async def test_run_here_and_now_they_reach_the_caller_as_they_are(
 @pytest.mark.parametrize(
     "error", [Snooze(TWO_MINUTES), RuntimeError("no luck")], ids=["put off", "tried again"]
 )
-async def test_what_goes_back_to_the_queue_has_the_priority_its_group_has_by_then(
-    url: str, error: Exception
-) -> None:
+async def test_a_requeued_entry_has_the_current_priority_of_its_group(url: str, error: Exception) -> None:
     async with Yard(url, TEN) as h:
         await h.app.queue(h.job, "sync", group="mail")
 

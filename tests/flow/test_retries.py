@@ -69,7 +69,7 @@ async def test_jitter_only_ever_adds_to_a_wait(url: str) -> None:
         assert minutes(10) <= told <= minutes(15)
 
 
-async def test_what_failed_together_is_not_tried_again_together(url: str) -> None:
+async def test_retries_of_simultaneous_failures_are_spread_by_jitter(url: str) -> None:
     h = Yard(url, TEN)
     retry = Retry(delay=minutes(10), max_delay=minutes(12), jitter=0.5)
     h.app.schedule_many(h.job, "many", {f"{n}": "x" for n in range(40)}, FIVE_MINUTES, retry=retry)
@@ -149,7 +149,7 @@ async def test_the_third_failure_of_three_makes_a_dead_letter_and_no_entry(url: 
         assert len(h.ran) == 3
 
 
-async def test_a_manifest_gives_up_only_once(url: str) -> None:
+async def test_a_manifest_gives_up_once(url: str) -> None:
     async with yard(url, max_retries=1) as h:
         await h.dead_letter("sync")
 
@@ -173,7 +173,7 @@ async def test_the_first_failure_is_the_last_with_no_retries_to_spare(url: str) 
         assert h.queued() == []
 
 
-async def test_what_never_failed_never_gives_up(url: str) -> None:
+async def test_a_manifest_that_never_fails_never_gives_up(url: str) -> None:
     async with yard(url, max_retries=0) as h:
         for _ in range(3):
             await h.run_until_idle()
@@ -269,7 +269,7 @@ async def test_some_errors_are_given_up_on_at_once(url: str) -> None:
         assert h.queued() == []
 
 
-async def test_a_manifest_says_itself_which_errors_it_gives_up_on(url: str) -> None:
+async def test_a_manifest_gives_up_on_the_errors_of_its_policy(url: str) -> None:
     async with yard(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
         await h.fails("sync")
         assert await h.manage() == ["sync"], "another error is tried again"
@@ -298,7 +298,9 @@ async def test_a_manifests_word_on_giving_up_counts_and_not_its_trains(url: str)
 
 
 @pytest.mark.parametrize("resolve", ["requeue", "acknowledge"])
-async def test_what_gave_up_is_tried_again_once_a_person_has_dealt_with_it(url: str, resolve: str) -> None:
+async def test_a_manifest_that_gave_up_is_retried_after_its_letter_is_resolved(
+    url: str, resolve: str
+) -> None:
     async with yard(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
         await h.fails("sync", error=KeyError("users"))
         await h.manage()
@@ -314,7 +316,7 @@ async def test_what_gave_up_is_tried_again_once_a_person_has_dealt_with_it(url: 
         assert len(await h.letters()) == 1
 
 
-async def test_a_success_takes_back_that_trying_again_would_not_help(url: str) -> None:
+async def test_a_success_clears_an_error_that_is_not_retried(url: str) -> None:
     async with yard(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
         await h.fails("sync", error=KeyError("users"))
         await h.app.manifests.trigger("sync")
@@ -325,7 +327,7 @@ async def test_a_success_takes_back_that_trying_again_would_not_help(url: str) -
         assert await h.letters() == []
 
 
-async def test_what_gave_up_while_it_was_disabled_has_its_letter_once_it_is_enabled(url: str) -> None:
+async def test_a_manifest_that_gave_up_while_disabled_gets_its_letter_when_enabled(url: str) -> None:
     async with yard(url, retry=Retry(give_up_on=(LookupError,))) as h:
         await h.fails("sync", error=KeyError("users"))
         await h.app.manifests.disable("sync")
@@ -337,7 +339,7 @@ async def test_what_gave_up_while_it_was_disabled_has_its_letter_once_it_is_enab
         assert [letter.retry_count for letter in await h.letters()] == [1]
 
 
-async def test_the_policy_that_travels_with_a_job_says_when_to_give_up(url: str) -> None:
+async def test_the_retry_policy_of_a_job_decides_when_it_gives_up(url: str) -> None:
     h = Yard(url, TEN)
 
     @h.app.train(retry=Retry(max_retries=5, delay=minutes(0), give_up_on=(LookupError,)))
@@ -431,7 +433,7 @@ async def test_once_is_tried_again_until_it_succeeds(url: str) -> None:
         assert not (await h.manifest("migrate")).enabled
 
 
-async def test_once_gives_up_like_any_other(url: str) -> None:
+async def test_a_once_manifest_gives_up_after_its_retries(url: str) -> None:
     h = Yard(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=minutes(0))
     async with h:
@@ -643,7 +645,7 @@ def overstaying(url: str, *, counts: bool, max_retries: int = 1) -> Yard:
     return h
 
 
-async def test_a_timeout_counts_as_a_failure_if_the_setting_says_so(url: str) -> None:
+async def test_a_timeout_counts_as_a_failure_if_the_setting_is_on(url: str) -> None:
     async with overstaying(url, counts=True) as h:
         await h.run_until_idle()
 
@@ -692,7 +694,7 @@ async def test_a_timeout_that_counts_is_followed_by_a_retry(url: str) -> None:
         assert (entry.origin, entry.scheduled_at) == (Origin.RETRY, h.now + minutes(5))
 
 
-async def test_a_timeout_is_no_failure_unless_the_setting_says_so(url: str) -> None:
+async def test_a_timeout_is_no_failure_unless_the_setting_is_on(url: str) -> None:
     async with overstaying(url, counts=False) as h:
         await h.run_until_idle()
 
@@ -719,7 +721,7 @@ async def test_a_job_alone_that_timed_out_follows_the_same_setting(
         assert (len(await h.letters()), h.queued()) == (letters, [])
 
 
-async def test_a_person_who_cancels_makes_no_failure_whatever_the_setting(url: str) -> None:
+async def test_a_cancellation_by_an_operator_is_no_failure_under_any_setting(url: str) -> None:
     h = Yard(url, TEN, timeout_counts_as_failure=True)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=1)
 

@@ -80,7 +80,7 @@ def test_declaring_opens_no_database(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-async def test_a_manifest_is_written_with_all_that_was_said_about_it(h: Harness) -> None:
+async def test_a_manifest_is_stored_with_all_its_declared_values(h: Harness) -> None:
     code = version()
     code.schedule(
         code.sync_table,
@@ -162,7 +162,7 @@ async def test_a_manifest_without_a_group_gets_one_of_its_own_name(h: Harness) -
     assert (await h.app.manifests.get("users")).group == "users"
 
 
-async def test_retries_that_nobody_mentions_are_those_of_the_settings(h: Harness) -> None:
+async def test_retries_default_to_the_setting(h: Harness) -> None:
     code = Railway(default_max_retries=8)
     code.schedule(code.sync_table, "unset", USERS, FIVE_MINUTES)
     code.schedule(code.sync_table, "never", USERS, FIVE_MINUTES, max_retries=0)
@@ -175,7 +175,7 @@ async def test_retries_that_nobody_mentions_are_those_of_the_settings(h: Harness
     }
 
 
-async def test_what_is_new_runs_at_once_unless_it_is_told_to_wait(h: Harness) -> None:
+async def test_a_new_manifest_runs_at_once_unless_it_starts_at_the_next_occurrence(h: Harness) -> None:
     code = declaring("eager")
     code.schedule(code.sync_table, "patient", USERS, FIVE_MINUTES, start="next_occurrence")
     code.schedule(code.sync_table, "by-hand", USERS, "on_demand")
@@ -189,7 +189,7 @@ async def test_what_is_new_runs_at_once_unless_it_is_told_to_wait(h: Harness) ->
     assert [entry.manifest for entry in await queued(h)] == ["eager", "patient"]
 
 
-async def test_a_new_cron_schedule_waits_for_its_first_occurrence_unless_told_to_begin(h: Harness) -> None:
+async def test_a_new_cron_schedule_waits_for_its_first_occurrence_unless_it_starts_now(h: Harness) -> None:
     code = version()
     code.schedule(code.sync_table, "hourly", USERS, cron("30 * * * *"))
     code.schedule(code.sync_table, "eager", USERS, cron("30 * * * *"), start="now")
@@ -394,7 +394,7 @@ async def test_editing_a_cron_schedule_puts_off_no_retry(h: Harness) -> None:
 
 
 @in_memory
-async def test_editing_what_has_not_begun_yet_leaves_it_to_code_when_it_begins(h: Harness) -> None:
+async def test_editing_a_manifest_that_has_not_run_keeps_its_declared_start(h: Harness) -> None:
     for start in ("now", None):
         code = version()
         code.schedule(code.sync_table, f"{start}", USERS, cron("0 9 * * *"), enabled=False)
@@ -408,7 +408,7 @@ async def test_editing_what_has_not_begun_yet_leaves_it_to_code_when_it_begins(h
         assert [entry.manifest for entry in await queued(h)] == (["now"] if start else [])
 
 
-async def test_what_ran_by_a_schedule_can_become_a_dependent_and_go_back(h: Harness) -> None:
+async def test_a_scheduled_manifest_can_become_a_dependent_and_return(h: Harness) -> None:
     await deploy(h, declaring("a", "b"))
 
     code = version()
@@ -423,7 +423,7 @@ async def test_what_ran_by_a_schedule_can_become_a_dependent_and_go_back(h: Harn
     assert (free["schedule_type"], free["interval_seconds"], free["depends_on_id"]) == ("interval", 300, None)
 
 
-async def test_a_dependent_that_gets_another_parent_is_looked_at_again(h: Harness) -> None:
+async def test_a_dependent_with_another_parent_is_evaluated_again(h: Harness) -> None:
     def code(parent: str) -> Railway:
         made = declaring("busy")
         made.schedule(made.broken, "idle", USERS, FIVE_MINUTES).include_many(
@@ -441,7 +441,7 @@ async def test_a_dependent_that_gets_another_parent_is_looked_at_again(h: Harnes
     assert (await h.app.manifests.get("child")).last_successful_run == NOON
 
 
-async def test_what_runs_once_is_not_pushed_back_by_a_restart(h: Harness) -> None:
+async def test_a_restart_does_not_postpone_a_once_manifest(h: Harness) -> None:
     code = version()
     code.schedule_once(code.sync_table, "post-deploy", USERS, timedelta(minutes=10))
     await deploy(h, code)
@@ -457,7 +457,7 @@ async def test_what_runs_once_is_not_pushed_back_by_a_restart(h: Harness) -> Non
     assert [entry.manifest for entry in await queued(h)] == ["post-deploy"]
 
 
-async def test_what_ran_once_is_switched_off_and_no_restart_brings_it_back(h: Harness) -> None:
+async def test_a_finished_once_manifest_is_disabled_and_does_not_run_after_a_restart(h: Harness) -> None:
     code = version()
     code.schedule_once(code.sync_table, "post-deploy", USERS)
     await deploy(h, code)
@@ -473,7 +473,7 @@ async def test_what_ran_once_is_switched_off_and_no_restart_brings_it_back(h: Ha
 
 
 @in_memory
-async def test_what_ran_once_runs_again_when_code_gives_it_a_schedule(h: Harness) -> None:
+async def test_a_finished_once_manifest_runs_again_when_code_gives_it_a_schedule(h: Harness) -> None:
     code = version()
     code.schedule_once(code.sync_table, "users", USERS)
     await deploy(h, code)
@@ -497,7 +497,7 @@ def switched(*, on: bool = True, off: bool = False) -> Railway:
     return code
 
 
-async def test_what_operators_enabled_or_disabled_stays_until_code_says_something_else(
+async def test_operator_overrides_stay_until_code_changes_the_value(
     h: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     await deploy(h, switched())
@@ -521,7 +521,7 @@ async def test_what_operators_enabled_or_disabled_stays_until_code_says_somethin
     )
 
 
-async def test_a_manifest_that_comes_back_is_enabled_as_code_says(h: Harness) -> None:
+async def test_a_restored_manifest_is_enabled_as_declared(h: Harness) -> None:
     await deploy(h, switched())
     await h.app.manifests.disable("on")
     await deploy(h, version())
@@ -556,7 +556,7 @@ async def test_a_group_keeps_what_operators_set_and_code_does_not_mention(h: Har
 
 
 @in_memory
-async def test_code_takes_a_groups_limit_away_by_saying_none(h: Harness) -> None:
+async def test_code_removes_the_limit_of_a_group_with_none(h: Harness) -> None:
     await deploy(h, declaring("users"))
     await h.app.groups.update("users", max_active_jobs=5)
     code = declaring("users")
@@ -617,7 +617,7 @@ async def test_a_priority_that_code_changes_moves_what_is_queued(h: Harness) -> 
 # What is declared no longer
 
 
-async def test_what_code_no_longer_declares_is_retired_and_keeps_its_history(h: Harness) -> None:
+async def test_a_manifest_no_longer_declared_is_retired_and_keeps_its_history(h: Harness) -> None:
     code = declaring("stays")
     code.schedule(code.broken, "goes", USERS, FIVE_MINUTES, max_retries=1)
     await deploy(h, code)
@@ -637,7 +637,7 @@ async def test_what_code_no_longer_declares_is_retired_and_keeps_its_history(h: 
     assert await group_names(h) == ["stays"]
 
 
-async def test_what_is_left_of_a_batch_is_retired_and_all_keep_their_history(h: Harness) -> None:
+async def test_a_shrunk_batch_retires_the_rest_and_all_keep_their_history(h: Harness) -> None:
     code = version()
     code.schedule_many(code.sync_table, "sync", TABLES, FIVE_MINUTES)
     await deploy(h, code)
@@ -676,9 +676,7 @@ async def test_without_pruning_nothing_is_deleted(h: Harness) -> None:
     assert await group_names(h) == ["a", "b"]
 
 
-async def test_what_was_made_at_run_time_is_never_pruned_until_code_declares_it(
-    app: Railway, h: Harness
-) -> None:
+async def test_a_run_time_manifest_is_never_retired_until_code_declares_it(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     made = await h.app.manifests.get("users")
     await deploy(h, version())
@@ -691,7 +689,7 @@ async def test_what_was_made_at_run_time_is_never_pruned_until_code_declares_it(
     assert await names(h) == []
 
 
-async def test_what_code_declares_stays_codes_when_it_is_changed_at_run_time(
+async def test_a_declared_manifest_changed_at_run_time_is_still_owned_by_code(
     app: Railway, h: Harness
 ) -> None:
     await deploy(h, declaring("users"))
@@ -795,7 +793,7 @@ async def test_a_parent_made_at_run_time_will_do(app: Railway, h: Harness) -> No
     assert (await h.app.manifests.get("child")).depends_on == "parent"
 
 
-async def test_a_dependent_starts_when_its_parent_succeeds_whatever_is_excluded(h: Harness) -> None:
+async def test_a_dependent_starts_after_its_parent_in_spite_of_exclusions(h: Harness) -> None:
     code = version()
     code.schedule(code.sync_table, "parent", USERS, FIVE_MINUTES).then_include(
         code.sync_table, "child", USERS, exclude=exclude.days_of_week("mon")

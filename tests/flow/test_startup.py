@@ -121,7 +121,7 @@ async def test_being_stopped_during_a_pause_ends_the_start() -> None:
 
 
 @in_memory
-async def test_whoever_watches_hears_how_far_it_is(url: str) -> None:
+async def test_a_start_reports_its_progress(url: str) -> None:
     app = Railway(url)
     app.schedule_many(app.sync_table, "many", dict.fromkeys(range(1_500), USERS), FIVE_MINUTES)
     heard: list[tuple[int, int]] = []
@@ -279,7 +279,7 @@ async def test_only_runs_whose_worker_is_gone_are_failed(url: str) -> None:
             assert run.failure_reason == "its worker missed its heartbeat"
 
 
-async def test_what_was_lost_counts_as_a_failure_and_is_tried_again(url: str) -> None:
+async def test_a_lost_run_counts_as_a_failure_and_is_retried(url: str) -> None:
     app = Railway(url)
     app.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     app.schedule(app.sync_table, "last-try", USERS, FIVE_MINUTES, max_retries=1)

@@ -99,7 +99,7 @@ async def test_a_second_trigger_finds_the_first(app: Railway, h: Harness) -> Non
 
 
 @in_memory
-async def test_a_trigger_takes_the_entry_that_the_schedule_has_written(app: Railway, h: Harness) -> None:
+async def test_a_trigger_returns_the_entry_queued_by_the_schedule(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     await h.cycle("manifest_manager")
 
@@ -108,7 +108,7 @@ async def test_a_trigger_takes_the_entry_that_the_schedule_has_written(app: Rail
     assert (entry.origin, await queued(h)) == (Origin.SCHEDULE, [entry])
 
 
-async def test_a_trigger_does_not_take_an_entry_that_waits_for_its_moment(app: Railway, h: Harness) -> None:
+async def test_a_trigger_does_not_return_a_delayed_entry(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, "on_demand")
     later = await app.manifests.trigger("users", delay=timedelta(hours=1))
 
@@ -117,7 +117,7 @@ async def test_a_trigger_does_not_take_an_entry_that_waits_for_its_moment(app: R
     assert await queued(h) == [later, now]
 
 
-async def test_those_who_trigger_in_the_same_moment_share_one_entry(app: Railway, h: Harness) -> None:
+async def test_concurrent_triggers_share_one_entry(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, "on_demand")
 
     entries = await asyncio.gather(*(app.manifests.trigger("users") for _ in range(8)))
@@ -153,7 +153,7 @@ async def test_a_trigger_moves_the_interval_only_by_its_success(app: Railway, h:
 
 
 @in_memory
-async def test_what_a_trigger_started_wakes_who_depends_on_it(app: Railway, h: Harness) -> None:
+async def test_a_triggered_run_starts_its_dependents(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "parent", USERS, "on_demand")
     await app.manifests.schedule_dependent(app.sync_table, "child", USERS, "parent")
     await app.manifests.trigger("parent")

@@ -93,7 +93,7 @@ def clock(text: str) -> datetime:
     return datetime.fromisoformat(f"2027-03-01T{text}Z")
 
 
-async def test_the_overlaps_are_told_by_group_with_the_limit_of_that_moment(past: Past) -> None:
+async def test_overlaps_are_listed_by_group_with_the_limit_of_that_moment(past: Past) -> None:
     [first] = runs_at(past, "13:10")
     past.edit("metadata", first, ended_at=clock("13:25"))
 
@@ -233,7 +233,7 @@ async def test_a_dispatched_entry_without_its_run_is_found(past: Past) -> None:
     assert await past.kinds() == [(FindingKind.ENTRY_LOST, (entry,))]
 
 
-async def test_what_the_cleanup_deletes_is_not_missed(past: Past) -> None:
+async def test_records_deleted_by_the_cleanup_are_not_reported_missing(past: Past) -> None:
     await past.app.settings.update(
         metadata_cleanup_enabled=True,
         metadata_cleanup_retention=timedelta(hours=1),
@@ -354,7 +354,7 @@ async def test_records_that_point_to_nothing_are_found(past: Past) -> None:
 
 
 @pytest.mark.parametrize("schedule", [{}, AS_INTERVAL], ids=["cron", "interval"])
-async def test_an_occurrence_that_nobody_queued_is_found(past: Past, schedule: dict[str, Any]) -> None:
+async def test_an_occurrence_that_was_not_queued_is_found(past: Past, schedule: dict[str, Any]) -> None:
     [entry] = [
         row
         for row in past.rows("work_queue")
@@ -414,7 +414,7 @@ async def test_runs_from_before_the_period_count_against_the_limits(past: Past) 
     }
 
 
-async def test_it_reads_in_chunks_and_keeps_only_what_is_active(
+async def test_verify_reads_in_chunks_and_keeps_only_active_runs(
     past: Past, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same result whatever the size of a chunk, and no read returns more rows than that."""

@@ -482,7 +482,7 @@ def test_a_corruption_of_each_kind_is_planted_somewhere() -> None:
 
 
 @module_loop
-async def test_a_claimed_run_that_has_not_begun_is_no_corruption(past: Past) -> None:
+async def test_a_claimed_run_that_has_not_started_is_no_corruption(past: Past) -> None:
     """A worker holds it ahead; it may also be put back uncounted, or cancelled while it waits."""
     run = completed(past, place=7)
     later = past.repeat("metadata", run.id, started_at=None, ended_at=None, state="pending", worker_id=None)
@@ -508,7 +508,7 @@ async def test_a_group_with_a_limit_of_an_operator_that_is_gone_is_found(past: P
 
 
 @module_loop
-async def test_what_was_deleted_or_is_not_recorded_is_told_as_not_verified(past: Past) -> None:
+async def test_deleted_or_unrecorded_facts_are_reported_as_not_verified(past: Past) -> None:
     """A program that only knows the database: it has no code, and the audit log was cut."""
     for row in past.rows("audit"):
         past.drop("audit", row.id)

@@ -108,7 +108,7 @@ async def test_a_history_with_pauses_failures_and_exclusions_is_clean(past: Past
     }
 
 
-async def test_what_was_deleted_since_is_not_missed(past: Past) -> None:
+async def test_records_deleted_since_are_not_reported_missing(past: Past) -> None:
     """By the cleanup, which also takes whole histories, and by the retention of dead letters."""
     [letter] = past.rows("dead_letter")
     await past.app.dead_letters.acknowledge([letter.id], "known")

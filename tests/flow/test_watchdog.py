@@ -55,7 +55,7 @@ def silence(yard: Yard, *external_ids: str, **columns: Any) -> None:
         yard.change_manifest(external_id, next_due_at=None, **columns)
 
 
-async def test_what_would_never_run_again_is_looked_at_now(
+async def test_a_manifest_that_would_never_run_again_becomes_due_now(
     yard: Yard, caplog: pytest.LogCaptureFixture
 ) -> None:
     await yard.run_until_idle()
@@ -81,7 +81,7 @@ async def test_what_would_never_run_again_is_looked_at_now(
     assert yard.app.parts.counters.repaired_manifests == 4
 
 
-async def test_a_success_that_a_dependent_has_missed_and_a_failure_nobody_saw_to_are_found(
+async def test_a_missed_success_of_a_parent_and_an_unhandled_failure_are_repaired(
     yard: Yard,
 ) -> None:
     await yard.manage()
@@ -97,7 +97,7 @@ async def test_a_success_that_a_dependent_has_missed_and_a_failure_nobody_saw_to
     assert [letter.manifest for letter in await yard.letters()] == ["daily"]
 
 
-async def test_what_rests_for_a_reason_is_left_alone(yard: Yard) -> None:
+async def test_a_manifest_that_rests_for_a_reason_is_left_alone(yard: Yard) -> None:
     await yard.run_until_idle()
     silence(yard, "hourly", enabled=False)
     yard.insert_entry("daily")
@@ -110,7 +110,7 @@ async def test_what_rests_for_a_reason_is_left_alone(yard: Yard) -> None:
     assert repair(yard) == []  # nor what is excluded for good, dormant, or waits for its parent
 
 
-async def test_what_a_disabled_group_or_a_letter_holds_back_is_left_alone(yard: Yard) -> None:
+async def test_a_manifest_held_back_by_a_disabled_group_or_a_letter_is_left_alone(yard: Yard) -> None:
     yard.errors["daily"] = RuntimeError("no luck")
     await yard.run_until_idle()
     await yard.app.groups.update("a", enabled=False)
@@ -120,14 +120,14 @@ async def test_what_a_disabled_group_or_a_letter_holds_back_is_left_alone(yard: 
     assert repair(yard) == []
 
 
-async def test_what_this_server_cannot_evaluate_is_looked_at_too(yard: Yard) -> None:
+async def test_a_manifest_this_server_cannot_evaluate_is_repaired(yard: Yard) -> None:
     await yard.run_until_idle()
     silence(yard, "daily", time_zone="Mars/Olympus")
 
     assert repair(yard) == ["daily"]
 
 
-async def test_it_looks_soon_after_the_start_and_every_five_minutes(yard: Yard) -> None:
+async def test_the_watchdog_runs_soon_after_the_start_and_every_five_minutes(yard: Yard) -> None:
     silence(yard, "hourly")
 
     loop = loops.watchdog(yard.app.parts, yard.store)
@@ -245,7 +245,7 @@ def effort(store: Store) -> int:
     )
 
 
-def test_it_reads_only_what_has_no_planned_look(store: Store) -> None:
+def test_the_watchdog_reads_only_manifests_without_a_due_time(store: Store) -> None:
     group = {"name": "g", "created_at": TEN, "updated_at": TEN}
     store.run(lambda connection: connection.execute(insert(tables(connection).manifest_group).values(group)))
     store.run(many, 300, schedule_type=ScheduleType.ON_DEMAND)

@@ -44,7 +44,7 @@ async def test_a_schedule_goes_on_at_its_next_occurrence(yard: Yard) -> None:
     assert await yard.manage() == ["hourly"]
 
 
-async def test_what_was_to_run_once_stays_withdrawn(yard: Yard) -> None:
+async def test_a_withdrawn_once_manifest_does_not_run(yard: Yard) -> None:
     await yard.app.manifests.schedule_once(yard.job, "once", "once")
     await yard.manage()
 
@@ -69,7 +69,7 @@ async def test_a_withdrawn_retry_leaves_the_schedule_running(yard: Yard) -> None
     assert "hourly" in await yard.manage()
 
 
-async def test_a_withdrawn_requeue_lets_the_schedule_go_on(yard: Yard) -> None:
+async def test_a_withdrawn_requeue_does_not_stop_the_schedule(yard: Yard) -> None:
     letter = await yard.dead_letter("hourly")
     await yard.app.dead_letters.requeue([letter.id])
     await yard.cycle("manifest_manager")
@@ -90,7 +90,7 @@ async def test_withdrawing_an_extra_run_changes_nothing_for_the_schedule(yard: Y
     assert await yard.manifest("hourly") == before
 
 
-async def test_a_run_that_nobody_has_begun_is_cancelled_at_once(yard: Yard) -> None:
+async def test_a_run_that_has_not_started_is_cancelled_at_once(yard: Yard) -> None:
     await yard.manage()
     runs = (await yard.cycle("job_dispatcher")).metadata_ids
 
@@ -159,7 +159,7 @@ async def test_a_scheduled_run_that_is_put_off_is_waited_for(yard: Yard) -> None
     assert (await yard.manifest("hourly")).next_due_at == yard.now + timedelta(hours=1)
 
 
-async def test_cancelling_an_extra_run_before_it_begins_lets_the_schedule_go_on(yard: Yard) -> None:
+async def test_cancelling_an_extra_run_before_it_starts_does_not_stop_the_schedule(yard: Yard) -> None:
     await yard.run_until_idle()
     await yard.app.manifests.trigger("hourly")
     runs = (await yard.cycle("job_dispatcher")).metadata_ids

@@ -157,7 +157,7 @@ async def test_an_urgent_job_begins_before_those_that_were_claimed_ahead(full_de
     await full_desk.begins("one", "urgent", "two", "three")
 
 
-async def test_what_a_worker_had_not_begun_when_it_was_lost_runs_elsewhere_and_counts_once(
+async def test_runs_claimed_ahead_by_a_lost_worker_run_elsewhere_once(
     full_desk: Desk,
 ) -> None:
     await full_desk.h.advance(minutes=5)

@@ -20,7 +20,7 @@ def collector() -> Generator[None]:
     gc.set_threshold(*before)
 
 
-def test_what_is_there_is_left_out_and_what_comes_is_collected() -> None:
+def test_loaded_objects_are_frozen_and_new_ones_are_collected() -> None:
     there = [[number] for number in range(1000)]
     assert gc.get_freeze_count() == 0
 

@@ -110,7 +110,7 @@ async def test_a_process_is_used_again_and_there_are_no_more_than_slots(shed: Sh
         ("kill", "ProcessDied", "the process was killed by SIGKILL, perhaps because memory ran out"),
     ],
 )
-async def test_a_run_that_fails_or_takes_its_process_along_fails_alone(
+async def test_a_failing_or_crashing_cpu_run_fails_alone(
     shed: Shed, what: str, exception: str, reason: str
 ) -> None:
     failed, fine = await shed.run(heavy.fail, what), await shed.run(heavy.look, 1)
@@ -259,7 +259,7 @@ async def test_a_run_inside_a_cpu_run_wakes_the_dependents_of_its_manifest(
     del sys.modules["nested_in_a_process"]
 
 
-async def test_what_no_other_process_can_find_is_given_up_with_the_reason() -> None:
+async def test_a_cpu_train_that_cannot_be_imported_is_given_up_with_the_reason() -> None:
     app = heavy.made()
     async with Harness(app) as h:
         await app.queue(app.trains.get("unreachable"), 1)
@@ -283,7 +283,7 @@ def test_a_train_is_found_by_its_own_name_or_within_its_app(monkeypatch: pytest.
     assert reference_to(look).resolve() is look
 
 
-def test_a_train_that_is_gone_when_the_module_is_imported_is_told_so() -> None:
+def test_a_train_missing_from_its_module_is_reported() -> None:
     with pytest.raises(DefinitionError, match=r"tests.support.heavy.missing does not exist"):
         TrainReference("look", "tests.support.heavy", "missing").resolve()
 
@@ -307,7 +307,7 @@ def _described() -> Any:
     return describe(heavy.Refusal("a", "b"), train="fail", external_id="0" * 32, junction=None)
 
 
-async def test_a_process_of_its_own_reads_the_secret_and_tells_none_of_it(
+async def test_a_cpu_process_reads_the_secret_and_reveals_none_of_it(
     shed: Shed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, generate_key())

@@ -99,7 +99,7 @@ async def gate() -> Gate:
     return Gate()
 
 
-async def test_a_freed_slot_wakes_the_dispatcher_only_if_it_has_refused_somebody(gate: Gate) -> None:
+async def test_a_freed_slot_wakes_the_dispatcher_only_after_a_refusal(gate: Gate) -> None:
     dispatching = Watched(gate)
 
     await dispatching.turn()
@@ -112,7 +112,7 @@ async def test_a_freed_slot_wakes_the_dispatcher_only_if_it_has_refused_somebody
     assert dispatching.wakes == 1
 
 
-async def test_a_slot_freed_while_somebody_is_being_refused_asks_for_another_turn(gate: Gate) -> None:
+async def test_a_slot_freed_during_a_refusal_requests_another_turn(gate: Gate) -> None:
     dispatching = Watched(gate)
     gate.result = REFUSED
 
@@ -122,7 +122,7 @@ async def test_a_slot_freed_while_somebody_is_being_refused_asks_for_another_tur
     assert await dispatching.turn() == 0
 
 
-async def test_a_slot_freed_while_nobody_is_refused_asks_for_nothing(gate: Gate) -> None:
+async def test_a_slot_freed_without_a_refusal_requests_no_turn(gate: Gate) -> None:
     dispatching = Watched(gate)
     gate.meanwhile = dispatching.on_runs_ended
 
@@ -146,7 +146,7 @@ async def test_a_poll_reads_the_queue_from_its_start(gate: Gate) -> None:
     assert dispatching.bounds == GateBounds()
 
 
-async def test_other_servers_hear_once_that_ready_entries_are_left(gate: Gate) -> None:
+async def test_other_servers_are_notified_once_of_ready_entries_left(gate: Gate) -> None:
     """One of them may have a free slot, and was not told of entries that this process has queued."""
     dispatching = Watched(gate)
     dispatching.count_servers(2)
@@ -162,7 +162,7 @@ async def test_other_servers_hear_once_that_ready_entries_are_left(gate: Gate) -
     assert await turns(NOTHING, LEFT) == [Topic.WORK_QUEUE]
 
 
-async def test_a_server_that_is_alone_notifies_nobody_of_entries_that_are_left(gate: Gate) -> None:
+async def test_a_single_server_sends_no_notification_of_entries_left(gate: Gate) -> None:
     dispatching = Watched(gate)
     dispatching.count_servers(1)
     gate.result = LEFT

@@ -134,7 +134,7 @@ async def test_a_result_that_comes_too_late_is_logged_and_its_hook_is_dropped(
     assert (record.failure_exception, depot.heard, depot.waiting) == ("WorkerLost", [], 0)
 
 
-async def test_the_hooks_hear_nothing_of_a_result_that_is_recorded_as_a_failure(
+async def test_hooks_are_not_called_for_a_result_recorded_as_a_failure(
     depot: Depot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def is_completed(result: RunResult) -> Exception | None:

@@ -97,7 +97,7 @@ async def test_a_submitter_that_hangs_holds_up_neither_the_others_nor_the_end(ur
         assert left.state == "pending"
 
 
-async def test_what_cannot_be_routed_is_refused_when_the_app_starts(url: str) -> None:
+async def test_contradicting_routes_are_refused_at_the_start(url: str) -> None:
     app = app_at(url)
 
     @app.train

@@ -159,7 +159,7 @@ def app(harness: Harness) -> Trax:
     [(BY_ID, IDS), (BY_MOMENT, MOMENTS), (BY_NAME, NAMES), (BY_DURATION, DURATIONS), (BY_NUMBER, NUMBERS)],
     ids=["ids", "moments", "names", "durations", "numbers"],
 )
-async def test_what_cannot_be_is_refused_by_its_name(
+async def test_an_impossible_argument_is_refused_by_its_name(
     app: Trax, verbs: dict[str, Ask], values: tuple[Any, ...]
 ) -> None:
     for name, ask in verbs.items():
@@ -194,14 +194,14 @@ async def test_nothing_is_started_without_a_name(app: Trax) -> None:
 
 
 @pytest.mark.parametrize("name", DECLARED)
-def test_what_is_declared_is_bounded_where_it_is_written(name: str) -> None:
+def test_a_declaration_out_of_bounds_is_refused(name: str) -> None:
     declare, values = DECLARED[name]
     for value in values:
         with pytest.raises(DefinitionError):
             declare(value)
 
 
-async def test_what_is_just_within_the_bounds_works(harness: Harness) -> None:
+async def test_a_value_just_within_the_bounds_works(harness: Harness) -> None:
     """The longest, the largest and the latest, in every column at once."""
     app = harness.app
     retry = Retry(

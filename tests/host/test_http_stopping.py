@@ -43,7 +43,7 @@ async def served(endpoint: Any) -> AsyncGenerator[str]:
     await serving
 
 
-async def test_synchronous_code_runs_on_until_it_looks_though_its_record_is_over() -> None:
+async def test_synchronous_code_continues_until_it_checks_though_its_record_has_ended() -> None:
     app, began, looks, ended = Trax("memory://"), *(threading.Event() for _ in range(3))
     saw: list[bool] = []
 

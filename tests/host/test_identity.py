@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     import pytest
 
 
-async def test_a_worker_says_where_it_runs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_records_its_host_environment_and_labels(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("HOSTNAME", "pod-7")
     app = Trax(url, host_labels={"zone": "b"})

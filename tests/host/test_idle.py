@@ -56,7 +56,7 @@ async def app(url: str) -> AsyncGenerator[Trax]:
     app.close()
 
 
-async def test_an_idle_server_asks_a_few_questions_a_second_in_all_roles_together(app: Trax) -> None:
+async def test_an_idle_server_runs_a_few_queries_a_second_in_all_roles_together(app: Trax) -> None:
     store, parts = await app.parts.store.open(), app.parts
     worker = await Worker.start(parts, store)
     counter = Counter(store)
@@ -78,7 +78,7 @@ async def test_an_idle_server_asks_a_few_questions_a_second_in_all_roles_togethe
     assert 0 < a_second <= A_FEW
 
 
-async def test_an_idle_dispatcher_leaves_the_gate_to_others_and_asks_twice_at_the_most(app: Trax) -> None:
+async def test_an_idle_dispatcher_leaves_the_gate_lock_and_runs_two_queries_at_most(app: Trax) -> None:
     store = await app.parts.store.open()
     counter = Counter(store)
 
@@ -87,7 +87,7 @@ async def test_an_idle_dispatcher_leaves_the_gate_to_others_and_asks_twice_at_th
     assert not [statement for statement in counter.statements if "gate_lock" in statement]
 
 
-async def test_a_poll_finds_what_no_wake_up_told_of(app: Trax) -> None:
+async def test_a_poll_finds_an_entry_without_a_notification(app: Trax) -> None:
     store = await app.parts.store.open()
     await Worker.start(app.parts, store)
     await app.queue(app.trains.get("note"), "x")

@@ -65,7 +65,7 @@ def test_a_listening_session_is_read_committed(strict_url: str) -> None:
         assert connection.execute("SHOW transaction_isolation").fetchall() == [("read committed",)]
 
 
-async def test_what_waited_for_the_gate_sees_a_run_that_was_admitted_meanwhile(
+async def test_a_dispatcher_that_waited_for_the_gate_counts_a_run_admitted_meanwhile(
     address: str, strict_url: str
 ) -> None:
     """The snapshot of a stricter level would be older than the wait."""

@@ -50,7 +50,7 @@ def holder(postgres_url: str) -> Generator[Holder]:
 
 
 @pytest.mark.parametrize("mode", ["here", "response"])
-async def test_the_last_words_of_a_run_are_kept_though_somebody_holds_its_record(
+async def test_the_last_progress_of_a_run_is_kept_though_its_record_is_locked(
     mode: str, postgres_url: str, holder: Holder
 ) -> None:
     app = Trax(postgres_url)

@@ -78,7 +78,7 @@ async def test_no_more_runs_at_once_than_the_train_allows_and_all_of_them_in_tur
     assert sorted(gauge.order) == [0, 1, 2, 3, 4]
 
 
-async def test_who_waits_longest_is_next(app: Trax) -> None:
+async def test_the_longest_waiting_caller_is_next(app: Trax) -> None:
     gauge = Gauge(app, concurrency_limit=1)
 
     runs: list[asyncio.Task[int]] = []
@@ -92,7 +92,7 @@ async def test_who_waits_longest_is_next(app: Trax) -> None:
     assert gauge.order == [0, 1, 2, 3, 4]
 
 
-async def test_a_caller_that_gives_up_waiting_takes_no_slot_along(app: Trax) -> None:
+async def test_a_caller_that_gives_up_waiting_keeps_no_slot(app: Trax) -> None:
     gauge = Gauge(app, concurrency_limit=1)
     first = asyncio.create_task(app.run(gauge.train, 0))
     await gauge.has(1)

@@ -70,7 +70,9 @@ def test_an_app_without_faults_is_clean() -> None:
         (foreign_parent, "manifest 'after-grace' depends on 'edith', which this code does not declare"),
     ],
 )
-def test_what_makes_no_sense_is_told_in_a_line(declare: Callable[[Trax, Any], None], said: str) -> None:
+def test_a_pointless_declaration_is_reported_in_a_line(
+    declare: Callable[[Trax, Any], None], said: str
+) -> None:
     app, greet = app_with()
     declare(app, greet)
 
@@ -79,7 +81,7 @@ def test_what_makes_no_sense_is_told_in_a_line(declare: Callable[[Trax, Any], No
     assert said in line
 
 
-def test_a_cron_expression_that_skips_its_leap_day_is_told() -> None:
+def test_a_cron_expression_that_skips_its_leap_day_is_reported() -> None:
     app, greet = app_with()
     app.schedule(greet, "ada", "Ada", cron("0 0 29 2 *"))
 
@@ -88,7 +90,7 @@ def test_a_cron_expression_that_skips_its_leap_day_is_told() -> None:
     assert line == "manifest 'ada': '0 0 29 2 *' has no occurrence within four years"
 
 
-def test_a_limit_that_lets_nobody_in_is_told() -> None:
+def test_a_limit_of_zero_is_reported() -> None:
     app, _ = app_with(max_active_jobs=0)
 
     [line] = lint(app.parts, now=NOW)

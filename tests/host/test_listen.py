@@ -76,7 +76,7 @@ def hang_up(url: str) -> None:
         connection.execute(f"SELECT pg_terminate_backend(pid) {EARS}", [LISTENER_NAME])
 
 
-def test_what_another_process_announces_is_heard(postgres_url: str, other: Store) -> None:
+def test_an_announcement_of_another_process_arrives(postgres_url: str, other: Store) -> None:
     told = Told()
 
     with hearing(postgres_url, told):
@@ -88,7 +88,7 @@ def test_what_another_process_announces_is_heard(postgres_url: str, other: Store
     until(lambda: ears(postgres_url) == 0)
 
 
-def test_a_lost_line_is_made_anew_and_everything_is_looked_at_once(
+def test_a_lost_connection_is_replaced_and_everything_is_read_at_once(
     postgres_url: str, other: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = Told()
@@ -109,7 +109,7 @@ def test_a_lost_line_is_made_anew_and_everything_is_looked_at_once(
     ]
 
 
-def test_a_database_that_stays_away_is_asked_less_and_less_often_and_reported_once(
+def test_an_unreachable_database_is_retried_less_and_less_often_and_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     told, pauses = Told(), list[float]()

@@ -57,7 +57,7 @@ def printing(logger: logging.Logger, level: int) -> Generator[list[str]]:
         logger.removeHandler(handler)
 
 
-async def test_what_a_run_logs_is_kept_with_its_record(app: Trax) -> None:
+async def test_log_lines_of_a_run_are_kept_with_its_record(app: Trax) -> None:
     @app.train
     async def work(number: int) -> None:
         logger.info("number %s", number)
@@ -129,7 +129,7 @@ async def test_a_nested_run_has_lines_of_its_own(app: Trax) -> None:
     assert [line.message for line in await app.executions.logs(parent.id)] == ["before", "after"]
 
 
-async def test_two_apps_do_not_hear_each_other(app: Trax) -> None:
+async def test_two_apps_do_not_capture_lines_of_each_other(app: Trax) -> None:
     other = Trax("memory://")
 
     @other.train
@@ -178,7 +178,7 @@ async def test_long_and_misfitting_lines_are_kept_as_far_as_they_can_be(app: Tra
     assert raw == "raw \N{REPLACEMENT CHARACTER}"
 
 
-async def test_loggers_can_be_left_out_and_the_database_is_never_heard(url: str) -> None:
+async def test_loggers_can_be_excluded_and_those_of_the_database_always_are(url: str) -> None:
     app = Trax(url, capture_logs_except=("noisy.*", "exact"))
 
     @app.train

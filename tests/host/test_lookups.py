@@ -69,7 +69,7 @@ async def app(url: str) -> AsyncGenerator[Trax]:
 
 
 @pytest.mark.parametrize("name", UNSTORABLE)
-async def test_what_has_such_a_name_is_not_found(app: Trax, name: str) -> None:
+async def test_an_unusual_name_is_not_found(app: Trax, name: str) -> None:
     for ask in ONE.values():
         with pytest.raises(NotFound):
             await ask(app, name)

@@ -134,7 +134,7 @@ async def test_a_claim_whose_answer_was_lost_goes_back_to_the_queue_uncounted(
     assert (again.state, again.attempt, yard.ran) == (State.COMPLETED, 1, ["Ada"])
 
 
-async def test_so_does_what_was_let_through_the_gate_for_a_worker_that_came_along(yard: Yard) -> None:
+async def test_a_run_admitted_and_claimed_at_once_is_released_after_a_lost_answer(yard: Yard) -> None:
     await yard.app.queue("work", "Ada")
     visit: Any = partial(yard.store.call, dispatch_now, yard.store, yard.app.parts)
     with yard.answers(lost), pytest.raises(StoreUnavailable):
@@ -170,7 +170,7 @@ async def test_the_manifest_of_such_a_run_is_not_held_up_and_counts_no_failure(u
         await yard.worker.unregister()
 
 
-async def test_a_stray_that_somebody_cancelled_is_not_run_again(yard: Yard) -> None:
+async def test_a_cancelled_orphan_is_not_run_again(yard: Yard) -> None:
     await yard.queue("Ada")
     with yard.answers(lost), pytest.raises(StoreUnavailable):
         await yard.worker.claim()
@@ -185,7 +185,7 @@ async def test_a_stray_that_somebody_cancelled_is_not_run_again(yard: Yard) -> N
     assert (stray.state, stray.failure_reason, yard.ran) == (State.CANCELLED, reason, [])
 
 
-async def test_what_runs_or_waits_for_a_slot_is_no_stray(yard: Yard) -> None:
+async def test_a_run_that_runs_or_waits_for_a_slot_is_no_orphan(yard: Yard) -> None:
     yard.go_on.clear()
     await yard.queue("one", "two", "three")
     await yard.worker.claim()
@@ -199,7 +199,7 @@ async def test_what_runs_or_waits_for_a_slot_is_no_stray(yard: Yard) -> None:
     assert await yard.states() == [State.COMPLETED] * 3
 
 
-async def test_what_has_ended_and_could_not_be_written_is_no_stray(
+async def test_an_ended_run_with_an_unwritten_result_is_no_orphan(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await yard.queue("Ada")
@@ -214,7 +214,7 @@ async def test_what_has_ended_and_could_not_be_written_is_no_stray(
     assert await yard.states() == [State.COMPLETED]
 
 
-async def test_what_is_just_being_written_is_no_stray(yard: Yard) -> None:
+async def test_a_run_whose_result_is_being_written_is_no_orphan(yard: Yard) -> None:
     pause = Pause()
     await yard.queue("Ada")
     await yard.worker.claim()
@@ -229,7 +229,7 @@ async def test_what_is_just_being_written_is_no_stray(yard: Yard) -> None:
     assert known == [record.id for record in await yard.records()]
 
 
-async def test_what_a_slow_claim_is_about_to_bring_is_no_stray(yard: Yard) -> None:
+async def test_a_run_of_a_slow_claim_is_no_orphan(yard: Yard) -> None:
     pause = Pause()
     await yard.queue("Ada")
     with yard.answers(pause):
@@ -245,7 +245,7 @@ async def test_what_a_slow_claim_is_about_to_bring_is_no_stray(yard: Yard) -> No
 
 
 @pytest.mark.parametrize(("name", "state"), [("Ada", State.COMPLETED), ("fail", State.FAILED)])
-async def test_an_ending_that_was_written_before_is_told_once_and_alarms_nobody(
+async def test_a_result_that_was_already_written_is_reported_once_without_an_alarm(
     yard: Yard, name: str, state: State, caplog: pytest.LogCaptureFixture
 ) -> None:
     await yard.queue(name)
@@ -263,7 +263,7 @@ async def test_an_ending_that_was_written_before_is_told_once_and_alarms_nobody(
     assert "too late" not in caplog.text
 
 
-async def test_a_worker_that_did_not_hear_that_it_is_registered_registers_again(
+async def test_a_worker_whose_registration_got_no_answer_registers_again(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(start, "PAUSES", (0,))

@@ -72,7 +72,7 @@ async def test_a_run_here_and_now_belongs_to_a_row_that_is_no_worker(office: Off
     assert await (await office.store).ask(workers.load_list) == []
 
 
-async def test_a_long_run_here_and_now_is_not_taken_for_dead(office: Office) -> None:
+async def test_a_long_direct_run_is_not_considered_lost(office: Office) -> None:
     run = await office.begin()
 
     for _ in range(5):
@@ -107,7 +107,7 @@ async def test_the_place_of_a_run_whose_process_died_is_free_as_soon_as_its_sile
 
 
 @pytest.mark.parametrize("case", ["it has never beaten", "it beats again since now", "it beats no more"])
-async def test_silence_that_the_judge_shared_counts_against_nobody(office: Office, case: str) -> None:
+async def test_a_silence_shared_by_the_observer_does_not_count_as_a_loss(office: Office, case: str) -> None:
     run, presence = await office.begin(), office.app.parts.heartbeat
     assert presence.caller_id
     presence.remove(presence.caller_id)
@@ -156,7 +156,7 @@ async def test_a_train_that_blocks_the_event_loop_does_not_silence_its_worker(ur
     assert (run.state, len(seen)) == (State.COMPLETED, 3)
 
 
-async def test_an_app_that_is_closed_takes_its_rows_away(office: Office, url: str) -> None:
+async def test_a_closed_app_removes_its_rows(office: Office, url: str) -> None:
     if url == "memory://":
         return
     other = Trax(url)

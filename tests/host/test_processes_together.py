@@ -106,7 +106,7 @@ async def test_a_worker_that_ends_a_run_wakes_the_manager_elsewhere(town: Town) 
     assert ran == [("worker", "first"), ("worker", "second")]
 
 
-async def test_an_operator_elsewhere_is_heard_at_once(town: Town) -> None:
+async def test_a_change_by_an_operator_elsewhere_applies_at_once(town: Town) -> None:
     server, client = town.app("server", job_dispatcher_enabled=False), town.app("client")
     server.schedule(server.trains.get("note"), "asleep", "asleep", every(hours=1), enabled=False)
 

@@ -79,7 +79,7 @@ async def test_the_record_shows_which_junction_runs(h: Harness, queued: bool) ->
 
 
 @pytest.mark.parametrize("queued", [False, True])
-async def test_a_record_keeps_how_long_each_junction_took(h: Harness, queued: bool) -> None:
+async def test_a_record_keeps_the_duration_of_each_junction(h: Harness, queued: bool) -> None:
     train = watched(h, [])
 
     await run(h, train, 1, queued=queued)
@@ -128,7 +128,7 @@ async def test_junction_progress_can_be_switched_off(url: str) -> None:
 
 
 @pytest.mark.parametrize("queued", [False, True])
-async def test_a_run_says_how_far_it_has_come(h: Harness, queued: bool) -> None:
+async def test_a_run_reports_its_progress(h: Harness, queued: bool) -> None:
     seen: list[tuple[float | None, str | None]] = []
 
     @h.app.train
@@ -149,7 +149,7 @@ async def test_a_run_says_how_far_it_has_come(h: Harness, queued: bool) -> None:
     assert (ended.progress, ended.progress_message) == (1.0, None)
 
 
-async def test_synchronous_code_says_it_too(h: Harness) -> None:
+async def test_synchronous_code_reports_its_progress(h: Harness) -> None:
     @h.app.train
     def work(_: int) -> None:
         at = current()
@@ -175,7 +175,7 @@ async def test_progress_is_a_number_from_0_to_1(h: Harness, wrong: Any) -> None:
 
 @pytest.mark.parametrize("queued", [False, True])
 @pytest.mark.parametrize("is_sync", [False, True])
-async def test_a_run_asked_to_stop_begins_no_further_junction(
+async def test_a_run_requested_to_cancel_starts_no_further_junction(
     h: Harness,
     queued: bool,
     is_sync: bool,
@@ -218,7 +218,7 @@ async def test_a_run_asked_to_stop_begins_no_further_junction(
     assert ended.failure_reason == "cancelled by request"
 
 
-async def test_a_wish_from_another_server_reaches_a_run_without_a_worker(tmp_path: Any) -> None:
+async def test_a_cancellation_from_another_server_reaches_a_direct_run(tmp_path: Any) -> None:
     address = f"sqlite:///{tmp_path}/trax.db"
     here, elsewhere = Trax(address), Trax(address)
     started = asyncio.Event()
@@ -241,7 +241,7 @@ async def test_a_wish_from_another_server_reaches_a_run_without_a_worker(tmp_pat
     elsewhere.close()
 
 
-async def test_a_wish_from_the_same_process_reaches_a_run_without_a_worker_at_once(
+async def test_a_cancellation_from_the_same_process_reaches_a_direct_run_at_once(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     just_started = SimpleNamespace(monotonic=lambda: 1.0, time=time.time)  # a machine, a second ago

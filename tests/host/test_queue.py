@@ -122,7 +122,7 @@ async def test_on_queue_sees_what_will_be_recorded_and_may_refuse_it(app: Trax, 
     assert [one.id for one in opened.read(listing.entries)] == [entry.id]
 
 
-def test_an_async_on_queue_cannot_be_asked_from_blocking_code(app: Trax) -> None:
+def test_an_async_on_queue_cannot_be_called_from_blocking_code(app: Trax) -> None:
     async def look(_record: Metadata) -> None: ...
 
     @app.train(on_queue=look)

@@ -87,7 +87,7 @@ async def test_an_entry_may_wait_for_a_moment(app: Trax) -> None:
         ({"connection": "postgresql://"}, "connection must be a SQLAlchemy Connection, Session, Async"),
     ],
 )
-async def test_what_cannot_work_is_refused_and_nothing_is_written(
+async def test_an_impossible_option_is_refused_and_no_entry_is_written(
     app: Trax, how: dict[str, Any], said: str
 ) -> None:
     greet = app.trains.get("greet")
@@ -109,7 +109,7 @@ async def test_one_key_cannot_stand_for_many_entries(app: Trax) -> None:
     assert await app.work_queue.list() == []
 
 
-async def test_retries_and_timeout_replace_what_the_train_says(app: Trax) -> None:
+async def test_retries_and_timeout_replace_those_of_the_train(app: Trax) -> None:
     ship = app.trains.get("ship")
 
     await app.queue(ship, Order(number=1))
@@ -123,7 +123,7 @@ async def test_retries_and_timeout_replace_what_the_train_says(app: Trax) -> Non
     assert stored(app, "timeout_seconds") == [60, 5, 60, 60]
 
 
-async def test_a_train_can_be_named_and_takes_plain_data(app: Trax) -> None:
+async def test_a_train_can_be_queued_by_name_with_plain_data(app: Trax) -> None:
     entry = await app.queue("ship", {"number": "7", "placed_at": "2027-03-01T12:00:00Z"}, priority=99)
     blocking = app.sync.queue("greet", "Ada")
     many = await app.queue_many("ship", [{"number": 1}, Order(number=2)])
@@ -134,7 +134,7 @@ async def test_a_train_can_be_named_and_takes_plain_data(app: Trax) -> None:
     assert [one.input["number"] for one in many] == [1, 2]
 
 
-async def test_a_name_nobody_has_is_refused_with_the_nearest_one(app: Trax) -> None:
+async def test_an_unknown_name_is_refused_with_the_nearest_one(app: Trax) -> None:
     with pytest.raises(UnknownTrain, match="did you mean 'greet'"):
         await app.queue("gret", "Ada")
 

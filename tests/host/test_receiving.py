@@ -59,7 +59,7 @@ async def yard(url: str) -> AsyncGenerator[Yard]:
         yield yard
 
 
-async def test_a_run_taken_up_runs_under_its_own_record(yard: Yard) -> None:
+async def test_a_run_claimed_by_a_receiver_runs_under_its_own_record(yard: Yard) -> None:
     run = await yard.handed_over(yard.work, 7)
 
     async with yard.app.receiver() as receiver:
@@ -86,7 +86,7 @@ async def test_the_same_run_twice_and_side_by_side_is_executed_once(yard: Yard) 
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.PENDING])
-async def test_a_run_that_is_not_pending_is_not_taken_up_and_stays_as_it_is(yard: Yard, state: State) -> None:
+async def test_a_run_that_is_not_pending_is_not_claimed_and_is_unchanged(yard: Yard, state: State) -> None:
     run = await yard.handed_over(yard.work, 7)
     store = await yard.app.parts.store.open()
     ended = None if state is State.IN_PROGRESS else run.created_at
@@ -142,7 +142,7 @@ def _change(connection: Connection, metadata_id: int, **columns: Any) -> None:
     connection.execute(metadata.update().where(metadata.c.id == metadata_id).values(**columns))
 
 
-async def test_two_trains_with_the_same_input_type_are_told_apart_by_name(yard: Yard) -> None:
+async def test_two_trains_with_the_same_input_type_are_distinguished_by_name(yard: Yard) -> None:
     @yard.app.train
     async def other(number: int) -> str:
         return f"other {number}"
@@ -156,7 +156,7 @@ async def test_two_trains_with_the_same_input_type_are_told_apart_by_name(yard: 
     assert (await yard.app.executions.get(run.id)).output == "other 7"
 
 
-async def test_leaving_the_block_lets_runs_end_and_takes_the_worker_away(yard: Yard) -> None:
+async def test_leaving_the_block_ends_the_runs_and_unregisters_the_worker(yard: Yard) -> None:
     run = await yard.handed_over(yard.work, 7)
 
     async with yard.app.receiver() as receiver:
@@ -188,7 +188,7 @@ async def test_inline_executes_within_the_hand_over_with_the_same_records(url: s
         assert (failed.failure_exception, failed.failure_junction) == ("ValueError", "work")
 
 
-async def test_a_poisoned_job_of_a_manifest_gets_one_dead_letter_and_stops_nobody(url: str) -> None:
+async def test_a_poisoned_job_of_a_manifest_gets_one_dead_letter_and_stops_no_other(url: str) -> None:
     app = Trax(url)
     ran: list[int] = []
 

@@ -173,7 +173,7 @@ async def test_a_place_freed_by_a_worker_that_stops(town: Town) -> None:
     assert began == (other, "refused")
 
 
-async def test_what_a_server_that_stops_puts_back_is_taken_by_another(town: Town) -> None:
+async def test_a_run_released_by_a_stopping_server_is_claimed_by_another(town: Town) -> None:
     async with town.two_servers(shutdown_timeout=0) as (stopping, other):
         await stopping.stop()
         began = await town.began.get()

@@ -89,7 +89,9 @@ def test_a_run_is_executed_while_the_caller_waits_and_only_once(yard: Yard) -> N
     assert yard.states() == ["completed"]
 
 
-def test_one_too_many_is_not_taken_up_before_its_turn(yard: Yard, threads: ThreadPoolExecutor) -> None:
+def test_a_run_beyond_the_slots_is_not_claimed_before_one_is_free(
+    yard: Yard, threads: ThreadPoolExecutor
+) -> None:
     _, *numbers = yard.handed_over(4)
     resident = ThreadReceiver(app := yard.app(), slots=lambda: 2)
 
@@ -120,7 +122,7 @@ def test_the_first_to_end_does_not_wait_for_the_others(yard: Yard, threads: Thre
     app.close()
 
 
-def test_what_cannot_be_taken_up_is_told_to_the_caller(yard: Yard) -> None:
+def test_a_run_that_cannot_be_claimed_raises_in_the_caller(yard: Yard) -> None:
     yard.handed_over(1)
     resident = ThreadReceiver(app := yard.app())
 

@@ -11,7 +11,7 @@ from trax.worker.loop import STOP_SIGNALS, StopSignals
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
-async def test_the_first_signal_asks_and_the_second_hurries(number: int) -> None:
+async def test_the_first_signal_requests_a_stop_and_the_second_interrupts(number: int) -> None:
     async with asyncio.timeout(30):
         with StopSignals() as signals:
             os.kill(os.getpid(), number)
@@ -43,7 +43,7 @@ async def test_a_start_is_broken_off_by_a_signal() -> None:
     assert ended == ["broken off"]
 
 
-async def test_a_start_that_fails_says_why() -> None:
+async def test_a_start_that_fails_raises_its_error() -> None:
     async def start() -> None:
         raise LookupError("no such thing")
 
@@ -51,7 +51,7 @@ async def test_a_start_that_fails_says_why() -> None:
         await signals.run_until_stopped(start())
 
 
-async def test_an_app_serves_until_it_is_asked_to_end(url: str) -> None:
+async def test_an_app_serves_until_a_signal_arrives(url: str) -> None:
     app = Trax(url)
 
     @app.train

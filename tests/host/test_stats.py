@@ -62,7 +62,7 @@ async def test_an_empty_railway_has_no_success_rate(h: Yard) -> None:
     assert home.registered_trains == 1
 
 
-async def test_what_was_cancelled_says_nothing_about_success(h: Yard) -> None:
+async def test_cancelled_runs_do_not_change_the_success_rate(h: Yard) -> None:
     await h.runs(completed=8, failed=2, cancelled=5)
 
     home = await h.app.stats.home()
@@ -99,7 +99,7 @@ async def asked(h: Yard) -> list[object]:
     ]
 
 
-async def test_what_ends_while_it_is_added_up_counts_once(h: Yard) -> None:
+async def test_a_run_that_ends_during_aggregation_counts_once(h: Yard) -> None:
     await h.runs(completed=3)
     await h.advance(minutes=2, seconds=30)
     await h.runs(completed=2)
@@ -137,7 +137,7 @@ async def test_durations_are_those_of_completed_runs(h: Yard) -> None:
     assert job.p95.total_seconds() == pytest.approx(19, abs=0.001)
 
 
-async def test_failing_trains_say_how_often(h: Yard) -> None:
+async def test_failing_trains_report_their_failure_rate(h: Yard) -> None:
     await h.runs(completed=1, failed=3)
 
     (job,) = await h.app.stats.top_failures()
@@ -222,7 +222,7 @@ async def test_groups_have_their_counters(h: Yard) -> None:
         await h.app.stats.groups(name="nobody")
 
 
-async def test_groups_are_drawn_with_who_waits_for_whom(url: str) -> None:
+async def test_groups_are_drawn_with_their_dependencies(url: str) -> None:
     app = Trax(url)
 
     @app.train
@@ -241,7 +241,7 @@ async def test_groups_are_drawn_with_who_waits_for_whom(url: str) -> None:
     assert (alone.groups, alone.edges) == (("alone",), ())
 
 
-async def test_of_two_servers_that_add_up_the_same_one_is_too_late(h: Yard) -> None:
+async def test_two_servers_that_add_the_same_totals_count_them_once(h: Yard) -> None:
     await h.runs(completed=3)
     await h.advance(minutes=5)
     store = await h.app.parts.store.open()
@@ -254,7 +254,7 @@ async def test_of_two_servers_that_add_up_the_same_one_is_too_late(h: Yard) -> N
     assert (await h.app.stats.home()).executions_today == 3
 
 
-async def test_who_only_looks_leaves_to_schedulers_what_they_may_still_add(h: Yard) -> None:
+async def test_a_reader_leaves_recent_totals_to_the_schedulers(h: Yard) -> None:
     store = await h.app.parts.store.open()
     await h.runs(completed=3)
 
@@ -268,7 +268,7 @@ async def test_who_only_looks_leaves_to_schedulers_what_they_may_still_add(h: Ya
     assert (await h.app.stats.home()).executions_today == 3
 
 
-async def test_who_looks_for_a_while_keeps_the_sums_up(h: Yard) -> None:
+async def test_a_reader_without_a_scheduler_keeps_the_totals_current(h: Yard) -> None:
     store = await h.app.parts.store.open()
     await h.runs(completed=3)
     await h.advance(hours=3)
@@ -299,7 +299,7 @@ async def test_old_sums_are_forgotten_and_old_runs_still_count_for_their_group(h
     assert group.completed == 4
 
 
-async def test_under_great_load_the_numbers_say_that_they_are_not_all(
+async def test_under_great_load_the_numbers_are_marked_inexact(
     h: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stats, "LATEST_AT_MOST", 3)
@@ -328,7 +328,7 @@ async def test_while_nothing_ends_nothing_is_written(h: Yard) -> None:
     assert await store.ask(stats.next_step, now=h.now) is None
 
 
-async def test_an_overview_says_what_each_question_would(h: Yard) -> None:
+async def test_an_overview_agrees_with_the_single_queries(h: Yard) -> None:
     await h.runs(completed=3, failed=2, seconds=40)
     stats = h.app.stats
 

@@ -190,7 +190,7 @@ async def test_cancelling_in_the_same_process_stops_a_waiting_run_at_once(app: T
         assert (await entry.wait()).state is State.CANCELLED
 
 
-async def test_what_outlives_the_patience_of_a_stopping_server_is_interrupted(app: Trax) -> None:
+async def test_a_run_that_outlives_the_shutdown_timeout_is_interrupted(app: Trax) -> None:
     started = asyncio.Event()
     ends: list[tuple[State, str | None]] = []
 
@@ -287,7 +287,7 @@ async def test_a_thread_that_does_not_listen_is_put_back_uncounted_and_cannot_wr
     assert "run 1 of train 'deaf' did not stop" in caplog.text
 
 
-async def test_a_thread_that_was_left_to_itself_wakes_nobody(
+async def test_an_abandoned_thread_cannot_activate_dependents(
     clocked: Clocked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trax.worker.worker.INTERRUPT_SECONDS", 0.0)

@@ -75,7 +75,7 @@ async def kitchen(url: str) -> AsyncGenerator[Kitchen]:
         (WorkFilterKeywords(groups=["pies"]), []),
     ],
 )
-async def test_a_worker_takes_what_it_is_there_for_and_leaves_the_rest_pending(
+async def test_a_worker_claims_only_its_trains_and_groups(
     kitchen: Kitchen, only: WorkFilterKeywords, taken: list[str]
 ) -> None:
     await kitchen.h.cycle("job_dispatcher")
@@ -96,7 +96,7 @@ async def test_a_worker_takes_what_it_is_there_for_and_leaves_the_rest_pending(
         (WorkFilterKeywords(trains=["bake"], groups=["cakes", "pies"]), ["cake"]),
     ],
 )
-async def test_a_worker_at_the_gate_does_not_get_what_it_does_not_take(
+async def test_a_worker_that_dispatches_claims_only_its_trains_and_groups(
     kitchen: Kitchen, only: WorkFilterKeywords, taken: list[str]
 ) -> None:
     """All of it is let in; what this worker leaves is pending for others."""
@@ -113,7 +113,7 @@ async def test_a_worker_at_the_gate_does_not_get_what_it_does_not_take(
     assert await kitchen.done() == taken
 
 
-async def test_the_row_of_a_worker_says_what_it_takes_and_which_release_it_is(kitchen: Kitchen) -> None:
+async def test_the_row_of_a_worker_shows_its_filters_and_release(kitchen: Kitchen) -> None:
     plain, picky = (
         await kitchen.worker(WorkFilterKeywords()),
         await kitchen.worker(WorkFilterKeywords(trains=["bake"], groups=["cakes"])),
@@ -151,9 +151,7 @@ def _gate(kitchen: Kitchen) -> Any:
     return visit
 
 
-async def test_a_group_that_nobody_has_made_is_told(
-    kitchen: Kitchen, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_missing_group_is_reported(kitchen: Kitchen, caplog: pytest.LogCaptureFixture) -> None:
     kitchen.store.read(
         WorkFilter.parse(
             kitchen.app.trains, WorkFilterKeywords(groups=["cakes", "pies"])
@@ -173,7 +171,7 @@ async def test_a_group_that_nobody_has_made_is_told(
         (WorkFilterKeywords(groups="cakes"), DefinitionError, "groups must be a list of at least one name"),
     ],
 )
-def test_what_nobody_can_take_is_refused_before_anything_starts(
+def test_an_empty_or_unknown_filter_is_refused_before_the_start(
     only: WorkFilterKeywords, error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):

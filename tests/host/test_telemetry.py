@@ -59,7 +59,7 @@ async def test_a_run_has_a_span_below_the_one_that_queued_it(h: Harness, heard: 
     assert run.status.status_code is StatusCode.OK
 
 
-async def test_a_run_span_says_which_run_it_was(h: Harness, heard: Listener) -> None:
+async def test_a_span_of_a_run_names_the_run(h: Harness, heard: Listener) -> None:
     train = h.app.train(greet)
     h.app.schedule(train, "greet-ada", "Ada", every(minutes=5), group="people")
     await h.seed()
@@ -93,7 +93,7 @@ async def test_every_run_of_a_batch_is_below_the_one_span_that_queued_them(
     assert [parent_of(run) for run in heard.named("greet")] == [id_of(queue)] * 3
 
 
-async def test_a_failure_is_told_with_its_exception_and_the_next_try_is_in_the_same_trace(
+async def test_a_failed_span_has_the_exception_and_its_retry_is_in_the_same_trace(
     h: Harness, heard: Listener
 ) -> None:
     @h.app.train(retry=Retry(max_retries=2, delay=timedelta(0)))
@@ -115,7 +115,9 @@ async def test_a_failure_is_told_with_its_exception_and_the_next_try_is_in_the_s
 
 
 @pytest.mark.parametrize("queued", [False, True])
-async def test_what_a_junction_tells_is_below_its_own_span(h: Harness, heard: Listener, queued: bool) -> None:
+async def test_spans_of_a_library_are_below_the_span_of_their_junction(
+    h: Harness, heard: Listener, queued: bool
+) -> None:
     inner = heard.tracers.get_tracer("library")
 
     @junction
@@ -142,7 +144,7 @@ async def test_what_a_junction_tells_is_below_its_own_span(h: Harness, heard: Li
     assert (parts[1].start_time, parts[1].end_time) == (parts[0].end_time, run.end_time)
 
 
-async def test_the_junction_that_failed_is_the_one_that_says_so(h: Harness, heard: Listener) -> None:
+async def test_only_the_span_of_the_failed_junction_has_an_error(h: Harness, heard: Listener) -> None:
     @junction
     def fetch(name: str) -> Row:
         return Row(name)
@@ -204,7 +206,7 @@ async def test_blocking_code_queues_into_its_trace_too(h: Harness, heard: Listen
     assert parent_of(heard.one("greet")) == id_of(heard.one("queue greet"))
 
 
-async def test_what_keeps_an_entry_from_being_written_is_told(h: Harness, heard: Listener) -> None:
+async def test_an_entry_that_could_not_be_written_has_a_failed_span(h: Harness, heard: Listener) -> None:
     train = h.app.train(greet)
 
     @h.app.on_queue
@@ -218,7 +220,7 @@ async def test_what_keeps_an_entry_from_being_written_is_told(h: Harness, heard:
     assert heard.measured("trax.entry.queued") == {}
 
 
-async def test_a_cycle_that_changes_nothing_is_not_told(h: Harness, heard: Listener) -> None:
+async def test_a_cycle_that_changes_nothing_has_no_span(h: Harness, heard: Listener) -> None:
     h.app.schedule(h.app.train(greet), "greet-ada", "Ada", every(minutes=5))
     await h.seed()
     await h.run_until_idle()

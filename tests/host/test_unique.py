@@ -46,7 +46,9 @@ def greet(h: Harness) -> Train[str, str]:
     return h.app.trains.get("greet")
 
 
-async def test_a_second_call_gives_the_first_entry(h: Harness, greet: Train[str, str]) -> None:
+async def test_a_second_call_with_the_same_key_returns_the_first_entry(
+    h: Harness, greet: Train[str, str]
+) -> None:
     first = await h.app.queue(greet, "Ada", unique="ada", priority=3, group="mail")
     second = await h.app.queue(greet, "Grace", unique="ada")
 
@@ -138,9 +140,7 @@ async def test_the_key_is_free_once_the_run_is_cancelled(h: Harness, greet: Trai
     assert (await h.app.executions.get(run)).state is State.CANCELLED
 
 
-async def test_a_job_whose_key_was_taken_over_can_still_be_looked_at(
-    h: Harness, greet: Train[str, str]
-) -> None:
+async def test_a_job_whose_key_was_reused_can_still_be_read(h: Harness, greet: Train[str, str]) -> None:
     first = await h.app.queue(greet, "Ada", unique="ada")
     await h.run_until_idle()
     await h.app.queue(greet, "Ada", unique="ada")
@@ -200,7 +200,7 @@ async def test_letters_of_one_key_are_requeued_as_one_job(h: Harness) -> None:
     assert len(await h.app.work_queue.list(status="queued")) == 1
 
 
-async def test_a_run_that_is_run_again_asks_for_its_key_even_after_another_took_it(
+async def test_a_rerun_claims_its_key_even_after_another_job_used_it(
     h: Harness, greet: Train[str, str]
 ) -> None:
     first = await h.app.queue(greet, "Ada", unique="ada")

@@ -71,7 +71,7 @@ async def test_a_call_whose_answer_is_lost_names_the_entry_that_may_be_stored(
 
 
 @pytest.mark.parametrize("options", [{}, {"priority": 3}, {"unique": "ada"}], ids=str)
-async def test_a_blocking_call_whose_answer_is_lost_says_so(
+async def test_a_blocking_call_whose_answer_is_lost_raises_may_be_committed(
     app: Trax, proxy: AnswerProxy, postgres_url: str, options: dict[str, Any]
 ) -> None:
     proxy.marker = b'"Ada"' if "unique" not in options else COMMIT

@@ -181,7 +181,7 @@ async def test_a_lock_is_held_for_too_long(postgres_url: str) -> None:
         await yard.has_completed(1)
 
 
-async def test_a_fault_that_nobody_knows_holds_back_only_the_ending_that_meets_it(
+async def test_an_unknown_fault_delays_only_the_result_it_affects(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def error_for(result: RunResult) -> Exception | None:
@@ -289,7 +289,7 @@ async def test_but_not_for_ever(app: Trax, monkeypatch: pytest.MonkeyPatch) -> N
         await app.run(work, 1)
 
 
-async def test_what_app_run_cannot_write_for_its_content_is_recorded_as_a_failure(
+async def test_a_result_of_app_run_that_cannot_be_stored_is_recorded_as_a_failure(
     app: Trax, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finish: Any = metadata.finish
@@ -350,7 +350,9 @@ def test_only_content_is_the_fault_of_content(
         ("DO $$ BEGIN RAISE SQLSTATE 'XX000'; END $$", Fault.CONFIGURATION),
     ],
 )
-def test_so_it_is_with_every_code_of_postgresql(postgres_url: str, statement: str, fault: Fault) -> None:
+def test_every_data_error_of_postgresql_is_recognized(
+    postgres_url: str, statement: str, fault: Fault
+) -> None:
     app = Trax(postgres_url)
     try:
         assert _refusal(app.parts.store.open_blocking(), statement) is fault

@@ -44,7 +44,7 @@ async def h(url: str) -> AsyncGenerator[Harness]:
         yield opened
 
 
-async def test_waiting_gives_the_run_of_a_job_that_is_over(h: Harness) -> None:
+async def test_wait_returns_the_run_of_an_ended_job(h: Harness) -> None:
     entry = await h.app.queue("greet", "Ada")
     await h.run_until_idle()
 
@@ -53,7 +53,7 @@ async def test_waiting_gives_the_run_of_a_job_that_is_over(h: Harness) -> None:
     assert (run.state, run.output, run.external_id) == (State.COMPLETED, "Hello, Ada", entry.external_id)
 
 
-async def test_whoever_waits_is_told_when_the_ending_is_written(
+async def test_wait_returns_as_soon_as_the_result_is_written(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trax.worker.entry.POLL_SECONDS", 3600)  # only the event can tell
@@ -76,7 +76,7 @@ async def test_whoever_waits_is_told_when_the_ending_is_written(
     assert (was_done, run.state) == (False, State.COMPLETED)
 
 
-async def test_waiting_lasts_through_retries_until_the_job_gives_up(h: Harness) -> None:
+async def test_wait_lasts_through_retries_until_the_job_gives_up(h: Harness) -> None:
     entry = await h.app.queue("greet", "Mallory")
     waiting = asyncio.create_task(entry.wait())
     await h.run_until_idle()
@@ -91,7 +91,7 @@ async def test_waiting_lasts_through_retries_until_the_job_gives_up(h: Harness) 
     assert (run.state, run.attempt, run.failure_exception) == (State.FAILED, 2, "ValueError")
 
 
-async def test_a_withdrawn_entry_is_said_to_be_withdrawn(h: Harness) -> None:
+async def test_wait_for_a_withdrawn_entry_raises_entry_cancelled(h: Harness) -> None:
     entry = await h.app.queue("greet", "Ada", delay=timedelta(minutes=1))
     waiting = asyncio.create_task(entry.wait())
     await looked(h)
@@ -159,7 +159,7 @@ async def test_many_who_wait_share_one_question(h: Harness, monkeypatch: pytest.
     assert [run.external_id for run in runs[:50]] == [entry.external_id for entry in entries]
 
 
-async def test_nobody_looks_when_nobody_waits(h: Harness) -> None:
+async def test_polling_stops_when_no_caller_waits(h: Harness) -> None:
     entry = await h.app.queue("greet", "Ada")
     with pytest.raises(TimeoutError):
         await entry.wait(timeout=0.01)
@@ -187,7 +187,7 @@ async def test_an_entry_equals_every_record_of_it_and_shows_no_more_than_that(h:
     assert entry != await h.app.queue("greet", "Ada")
 
 
-async def test_a_copy_that_left_its_app_says_so(h: Harness) -> None:
+async def test_a_copy_of_an_entry_is_detached_from_its_app(h: Harness) -> None:
     entry = await h.app.queue("greet", "Ada")
     copy = pickle.loads(pickle.dumps(entry))  # noqa: S301 - our own bytes
 

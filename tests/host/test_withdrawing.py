@@ -59,7 +59,7 @@ async def yard(url: str) -> AsyncGenerator[Yard]:
         yield yard
 
 
-async def test_whoever_was_handed_a_cancelled_run_is_told(yard: Yard) -> None:
+async def test_the_submitter_of_a_cancelled_run_is_notified(yard: Yard) -> None:
     unwanted, _ = await yard.handed_over(1), await yard.handed_over(2)
 
     await yard.app.executions.cancel([unwanted])
@@ -69,7 +69,7 @@ async def test_whoever_was_handed_a_cancelled_run_is_told(yard: Yard) -> None:
     assert told.external_id == (await yard.app.executions.get(unwanted)).external_id
 
 
-async def test_a_run_that_has_begun_is_stopped_by_its_record_alone(yard: Yard) -> None:
+async def test_a_started_run_is_cancelled_by_its_record_alone(yard: Yard) -> None:
     number = await yard.handed_over(1)
     async with yard.app.receiver() as receiver:
         assert await receiver.execute(number)
@@ -79,7 +79,7 @@ async def test_a_run_that_has_begun_is_stopped_by_its_record_alone(yard: Yard) -
     assert yard.cluster.withdrawn == []
 
 
-async def test_a_run_that_was_not_handed_over_yet_is_nobodys_business(yard: Yard) -> None:
+async def test_cancelling_a_run_before_its_hand_over_notifies_no_submitter(yard: Yard) -> None:
     await yard.app.queue(yard.work, 1)
     await yard.h.cycle("job_dispatcher")
     (run,) = await yard.app.executions.list()
@@ -89,7 +89,7 @@ async def test_a_run_that_was_not_handed_over_yet_is_nobodys_business(yard: Yard
     assert yard.cluster.withdrawn == []
 
 
-async def test_one_that_cannot_be_told_does_not_keep_a_run_from_being_cancelled(
+async def test_a_failing_submitter_does_not_prevent_a_cancellation(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nobody(_: object) -> None:

@@ -139,7 +139,7 @@ async def test_the_manifest_of_a_lost_run_is_tried_again_under_its_policy(url: s
         await worker.unregister()
 
 
-async def test_a_worker_that_beats_keeps_its_run_however_long_it_takes(yard: Yard) -> None:
+async def test_a_worker_with_a_heartbeat_keeps_its_run_of_any_length(yard: Yard) -> None:
     await yard.h.app.queue(yard.h.app.trains.get("work"), "Ada")
     await yard.begin()
 
@@ -155,7 +155,7 @@ async def test_a_worker_that_beats_keeps_its_run_however_long_it_takes(yard: Yar
     assert record.state is State.COMPLETED
 
 
-async def test_a_worker_that_may_be_taken_for_dead_claims_nothing_until_it_has_beaten(
+async def test_a_worker_without_a_recent_heartbeat_claims_no_runs_until_the_next(
     yard: Yard, caplog: pytest.LogCaptureFixture
 ) -> None:
     await yard.h.app.queue(yard.h.app.trains.get("work"), "Ada")

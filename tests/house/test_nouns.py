@@ -109,7 +109,7 @@ def test_a_manifest_is_declared_and_scheduled_with_the_same_parameters(verb: str
 
 
 @pytest.mark.parametrize("noun", ["executions", "manifests", "groups", "work_queue"])
-def test_cancelling_tells_what_was_cancelled(noun: str) -> None:
+def test_cancel_returns_the_ids_it_cancelled(noun: str) -> None:
     cancel = getattr(Trax("memory://"), noun).cancel
 
     assert inspect.signature(cancel).return_annotation == "ChangedIds"

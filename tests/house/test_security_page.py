@@ -107,7 +107,7 @@ async def test_a_reader_does_not_write(address_of: Callable[[str], str]) -> None
     reader.close()
 
 
-def test_commands_that_look_need_no_more_than_a_reader(address_of: Callable[[str], str]) -> None:
+def test_reading_commands_need_only_the_reader_role(address_of: Callable[[str], str]) -> None:
     for words in (["status"], ["executions", "list"], ["db", "status"], ["db", "doctor"]):
         with pytest.raises(SystemExit, match="0"):
             main([*words, "--database-url", address_of("trax_read")])
@@ -118,7 +118,7 @@ MODES = ("ROW SHARE", "SHARE UPDATE EXCLUSIVE", "SHARE", "ACCESS EXCLUSIVE")
 
 
 @pytest.mark.parametrize("role", ["trax_web", "trax_read"])
-async def test_who_may_not_run_jobs_takes_no_lock_of_the_servers(
+async def test_a_role_that_may_not_run_jobs_cannot_hold_the_locks_of_servers(
     address_of: Callable[[str], str], role: str
 ) -> None:
     server = railway(address_of("trax_app"))

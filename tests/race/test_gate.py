@@ -46,7 +46,7 @@ def check_the_order(crowd: Crowd) -> None:
     assert overtaken(crowd.admitted, crowd.visible_at) == []
 
 
-async def test_four_schedulers_and_four_workers_let_in_no_more_than_allowed(
+async def test_four_schedulers_and_four_workers_admit_no_more_than_the_limit(
     postgres_url: str, tmp_path: Path
 ) -> None:
     crowd = Crowd(tmp_path, postgres_url, jobs=1_000, groups=20, limit=24, poll=SELDOM)
@@ -58,7 +58,7 @@ async def test_four_schedulers_and_four_workers_let_in_no_more_than_allowed(
 
 @pytest.mark.postgresql
 @pytest.mark.parametrize("server", ["postgres_url", "newest_url"])
-async def test_four_servers_that_do_everything_let_in_no_more_than_allowed(
+async def test_four_servers_in_all_roles_admit_no_more_than_the_limit(
     request: pytest.FixtureRequest, server: str, tmp_path: Path
 ) -> None:
     crowd = Crowd(tmp_path, request.getfixturevalue(server), jobs=500, groups=20, limit=24, poll=SELDOM)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 OFTEN = 0.1
 
 
-async def test_two_servers_let_in_no_more_than_allowed(tmp_path: Path) -> None:
+async def test_two_servers_admit_no_more_than_the_limit(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path, f"sqlite:///{tmp_path}/trax.db", jobs=500, groups=5, limit=6, poll=OFTEN)
 
     await crowd.run(["run --concurrency 4"] * 2)

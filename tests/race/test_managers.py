@@ -69,7 +69,7 @@ def insert_triggered_run(h: Yard, external_id: str) -> int:
     return run
 
 
-async def test_of_two_managers_one_manages_and_the_other_does_not_wait(
+async def test_two_managers_do_not_wait_for_each_other_and_one_manages(
     postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
     h = Yard(postgres_url, TEN)
@@ -244,7 +244,7 @@ async def locks_in_order(
     blocked.result(TIMEOUT_SECONDS)
 
 
-async def test_looking_at_a_group_locks_its_manifests_in_order(
+async def test_marking_a_group_due_locks_its_manifests_in_order(
     postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
     h = Yard(postgres_url, TEN)

@@ -82,7 +82,7 @@ def entries_of(h: Yard, manifest_id: int) -> int:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-async def test_a_retirement_waits_for_whoever_writes_an_entry(
+async def test_a_retirement_waits_for_a_transaction_that_writes_an_entry(
     h: Yard, threads: ThreadPoolExecutor, writer: Writer
 ) -> None:
     async with h:
@@ -98,7 +98,7 @@ async def test_a_retirement_waits_for_whoever_writes_an_entry(
 
 
 @pytest.mark.parametrize("writer", REFUSED)
-async def test_whoever_wants_to_write_an_entry_waits_for_a_retirement_and_writes_none(
+async def test_a_writer_waits_for_a_retirement_and_writes_no_entry(
     h: Yard, threads: ThreadPoolExecutor, writer: Writer
 ) -> None:
     async with h:
@@ -145,7 +145,7 @@ def runs_of(h: Yard, manifest_id: int) -> int:
     return h.store.read(lambda connection: connection.execute(query, {"id": manifest_id}).scalar_one())
 
 
-async def test_the_gate_waits_for_a_retirement_and_lets_nobody_in(
+async def test_the_gate_waits_for_a_retirement_and_admits_no_run(
     h: Yard, threads: ThreadPoolExecutor
 ) -> None:
     async with h:
@@ -161,7 +161,7 @@ async def test_the_gate_waits_for_a_retirement_and_lets_nobody_in(
         assert (entries_of(h, manifest_id), runs_of(h, manifest_id)) == (0, 0)
 
 
-async def test_a_retirement_waits_for_the_gate_and_lets_the_run_go_on(
+async def test_a_retirement_waits_for_the_gate_and_the_run_continues(
     h: Yard, threads: ThreadPoolExecutor
 ) -> None:
     for_update = text("SELECT id FROM trax.manifest FOR UPDATE")

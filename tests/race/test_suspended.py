@@ -91,7 +91,7 @@ async def test_a_session_with_our_name_that_holds_nothing_of_ours_is_left_alone(
 
 
 @pytest.mark.parametrize("name", ["shop", "trax"])
-def test_ours_are_known_whatever_the_address_calls_them(postgres_url: str, name: str) -> None:
+def test_our_sessions_are_recognized_under_any_application_name(postgres_url: str, name: str) -> None:
     address = f"{postgres_url}?application_name={name}"
     ours, reaper = Store(address), Store(postgres_url)
     held, go_on = Event(), Event()

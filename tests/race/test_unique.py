@@ -80,14 +80,12 @@ def all_at_once(apps: list[Trax], threads: ThreadPoolExecutor, key: str) -> set[
     return set(threads.map(ask, apps))
 
 
-def test_of_many_who_ask_at_once_one_is_queued_and_all_get_it(
-    apps: list[Trax], threads: ThreadPoolExecutor
-) -> None:
+def test_concurrent_calls_with_one_key_share_one_entry(apps: list[Trax], threads: ThreadPoolExecutor) -> None:
     for key in ("a", "b", "c", "d", "e"):
         assert len(all_at_once(apps, threads, key)) == 1
 
 
-async def test_of_many_who_find_a_job_that_is_over_one_takes_its_key(
+async def test_concurrent_calls_reuse_the_key_of_an_ended_job_once(
     apps: list[Trax], threads: ThreadPoolExecutor
 ) -> None:
     for _ in range(5):

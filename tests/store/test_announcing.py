@@ -57,7 +57,7 @@ def fail(connection: Connection) -> None:
     raise LookupError
 
 
-def test_this_process_hears_what_was_committed_and_nothing_else(url: str) -> None:
+def test_listeners_of_this_process_are_notified_of_commits_only(url: str) -> None:
     heard = Heard()
 
     with opened(url, Announcer(heard.events)) as store:
@@ -69,7 +69,7 @@ def test_this_process_hears_what_was_committed_and_nothing_else(url: str) -> Non
     assert sorted(heard) == [Topic.MANIFEST, Topic.WORK_QUEUE]
 
 
-def test_others_hear_each_topic_of_a_transaction_once(postgres_url: str) -> None:
+def test_other_processes_are_notified_once_per_topic_of_a_transaction(postgres_url: str) -> None:
     here, there = Heard(), Heard()
     other = Announcer(there.events)
 
@@ -84,7 +84,7 @@ def test_others_hear_each_topic_of_a_transaction_once(postgres_url: str) -> None
     assert sorted(there) == [Topic.MANIFEST, Topic.WORK_QUEUE]
 
 
-def test_a_thousand_entries_are_told_once(postgres_url: str, now: datetime) -> None:
+def test_a_thousand_entries_are_announced_once(postgres_url: str, now: datetime) -> None:
     entries = [
         NewEntry(external_id=str(number), train="greet", origin=Origin.QUEUE, input="null")
         for number in range(1000)
@@ -105,7 +105,7 @@ def test_a_flood_wakes_each_loop_once() -> None:
     assert sorted(heard) == [Topic.PENDING, Topic.WORK_QUEUE]
 
 
-def test_what_a_process_has_sent_itself_it_does_not_hear_again(postgres_url: str) -> None:
+def test_a_process_ignores_its_own_announcements(postgres_url: str) -> None:
     heard = Heard()
     announcer = Announcer(heard.events)
 
@@ -117,7 +117,7 @@ def test_what_a_process_has_sent_itself_it_does_not_hear_again(postgres_url: str
     assert heard == []
 
 
-def test_what_another_version_says_is_passed_over() -> None:
+def test_an_announcement_of_another_version_is_ignored() -> None:
     heard = Heard()
 
     Announcer(heard.events).receive(["something new abc", "", "pending"])
@@ -125,7 +125,7 @@ def test_what_another_version_says_is_passed_over() -> None:
     assert heard == [Topic.PENDING]
 
 
-def test_what_a_loop_here_answers_for_is_not_sent_as_long_as_it_does(postgres_url: str) -> None:
+def test_a_topic_handled_by_a_local_loop_is_not_sent(postgres_url: str) -> None:
     announcer = Announcer()
     is_enabled = True
 
@@ -158,7 +158,7 @@ def test_switched_off_nothing_is_sent(postgres_url: str) -> None:
     assert [payload.split()[0] for payload in payloads] == ["pending"]
 
 
-def test_on_a_connection_that_was_lent_the_database_tells_at_commit(postgres_url: str) -> None:
+def test_on_a_connection_of_the_caller_the_announcement_is_sent_at_commit(postgres_url: str) -> None:
     engine = create_engine(parse_url(postgres_url))
 
     with listening(postgres_url) as line:
@@ -170,7 +170,7 @@ def test_on_a_connection_that_was_lent_the_database_tells_at_commit(postgres_url
     assert payloads == ["work_queue"]
 
 
-def test_what_arrives_while_the_connection_is_pinged_is_heard(postgres_url: str) -> None:
+def test_an_announcement_that_arrives_during_a_ping_is_received(postgres_url: str) -> None:
     with listening(postgres_url) as line, opened(postgres_url, Announcer(Heard().events)) as store:
         line.receive(0)
         store.run(change)

@@ -19,7 +19,7 @@ HOT_TOLERANCE = 0.1
 
 
 @pytest.mark.postgresql
-def test_a_job_costs_what_the_page_says_however_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_costs_the_figures_of_the_page_under_any_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgresql, "IDLE_SECONDS", 0)  # as if each call found its connection idle for long
     page = cost.read_table(cost.PAGE.read_text(encoding="utf-8"))
     with postgres_server(settings=cost.SERVER) as server:

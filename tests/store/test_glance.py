@@ -41,7 +41,7 @@ def test_an_empty_database_shows_nothing(store: Store, now: datetime) -> None:
     assert (found.completed, found.failed, found.status.ready) == (0, 0, 0)
 
 
-def test_what_runs_is_counted_by_train_the_busiest_first(store: Store, now: datetime) -> None:
+def test_runs_are_counted_by_train_the_busiest_first(store: Store, now: datetime) -> None:
     store.run(begun, "roast", now)
     for _ in range(2):
         store.run(begun, "greet", now)
@@ -73,7 +73,7 @@ def test_endings_of_the_last_minute_are_counted_for_the_trains_that_were_named(
     assert (found.completed, found.failed) == (2, 1)
 
 
-def test_the_latest_failure_says_why(store: Store, now: datetime) -> None:
+def test_the_latest_failure_has_its_reason(store: Store, now: datetime) -> None:
     store.run(ended, "greet", State.FAILED, now - SECOND, "early")
     last = store.run(ended, "roast", State.FAILED, now, "the oven is cold")
     store.run(ended, "greet", State.COMPLETED, now)

@@ -40,7 +40,7 @@ def languages_of_text(connection: Connection) -> set[str]:
     return set(found.scalars())
 
 
-def test_names_are_in_one_order_whatever_the_language_of_the_server(english: Store) -> None:
+def test_names_have_one_order_in_any_language_of_the_server(english: Store) -> None:
     english.run(groups.get_or_create, NAMES, now=NOW)
 
     listed = [group.name for group in english.run(groups.load_list)]

@@ -67,7 +67,7 @@ def test_a_host_that_answers_no_more_is_a_passing_fault_within_the_limits(proxy:
             store.read(work_queue.get, 1)  # and on a new one
 
 
-def test_a_connection_that_lay_idle_is_asked_no_longer_than_the_network_may_be_silent(
+def test_a_check_of_an_idle_connection_lasts_no_longer_than_the_network_timeout(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgresql, "IDLE_SECONDS", 0)
@@ -90,7 +90,7 @@ def test_a_loss_in_one_lane_is_a_warning_to_the_other(postgres_url: str) -> None
         assert store.read(work_queue.get, 1) is None
 
 
-def test_so_it_is_with_the_connection_that_listens(proxy: Proxy) -> None:
+def test_a_silent_listening_connection_fails_within_the_network_timeout(proxy: Proxy) -> None:
     def ask() -> None:
         with open_connection(proxy.url, SHORT) as line:
             proxy.is_black_hole = True
@@ -100,12 +100,12 @@ def test_so_it_is_with_the_connection_that_listens(proxy: Proxy) -> None:
         ask()
 
 
-def test_the_address_may_forbid_kept_plans_for_whoever_listens_too(postgres_url: str) -> None:
+def test_prepare_statements_off_applies_to_the_listening_connection(postgres_url: str) -> None:
     with open_connection(f"{postgres_url}?prepare_statements=off") as line:
         assert line.execute("SELECT 1").fetchall() == [(1,)]
 
 
-async def test_closing_waits_for_nobody_who_hangs(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_does_not_wait_for_hanging_calls(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "CLOSE_SECONDS", 0.5)
     store = Store(proxy.url, timeouts=Timeouts(statement_seconds=None))
     await store.ask(work_queue.get, 1)
@@ -121,7 +121,7 @@ async def test_closing_waits_for_nobody_who_hangs(proxy: Proxy, monkeypatch: pyt
     assert [type(answer) for answer in answers] == [StoreUnavailable, StoreUnavailable]
 
 
-async def test_whoever_had_not_begun_when_the_store_was_closed_hears_so(url: str) -> None:
+async def test_calls_that_had_not_started_when_the_store_was_closed_fail(url: str) -> None:
     store = Store(url, pool_size=1)
     begun, go_on = asyncio.Event(), asyncio.Event()
     home = asyncio.get_running_loop()
@@ -159,7 +159,7 @@ async def test_a_process_that_is_to_end_waits_for_no_long_answer(
             await asking
 
 
-def test_the_server_ends_a_statement_that_takes_too_long(postgres_url: str) -> None:
+def test_the_server_ends_a_statement_that_exceeds_its_timeout(postgres_url: str) -> None:
     def sleep(connection: Connection) -> None:
         connection.execute(text("SELECT pg_sleep(30)"))
 
@@ -171,7 +171,7 @@ def test_the_server_ends_a_statement_that_takes_too_long(postgres_url: str) -> N
         store.run(sleep)
 
 
-def test_what_may_take_long_says_so_and_only_for_its_transaction(postgres_url: str) -> None:
+def test_lifted_limits_apply_to_one_transaction(postgres_url: str) -> None:
     def lifted(connection: Connection) -> tuple[str, float]:
         dialect.lift_limits(connection)
         return setting("statement_timeout")(connection), driver(connection).max_wait_seconds
@@ -195,7 +195,7 @@ def test_a_vanished_host_is_noticed_by_the_network_in_time(postgres_url: str) ->
     assert 10 <= numbers["keepalives_idle"] + last <= 20
 
 
-def test_what_the_address_says_counts(postgres_url: str) -> None:
+def test_options_of_the_url_override_the_timeouts(postgres_url: str) -> None:
     given = "tcp_user_timeout=7000&keepalives_idle=3&connect_timeout=4&options=-c%20statement_timeout%3D5s"
     with closing(Store(f"{postgres_url}?{given}")) as store:
         said = store.run(options)
@@ -229,9 +229,7 @@ def test_the_settings_of_an_app_count(postgres_url: str) -> None:
         (f"?application_name={'x' * 80}", "x" * 56 + " (trax)"),
     ],
 )
-def test_a_session_is_known_as_ours_whatever_the_address_calls_it(
-    postgres_url: str, query: str, name: str
-) -> None:
+def test_a_session_is_recognized_under_any_application_name(postgres_url: str, query: str, name: str) -> None:
     with closing(Store(postgres_url + query)) as store:
         assert store.run(setting("application_name")) == name == session_name(make_url(postgres_url + query))
 

@@ -49,7 +49,7 @@ def test_many_runs_show_how_far_they_have_come(store: Store, now: datetime) -> N
     assert (silent.progress, silent.progress_message) == (None, None)
 
 
-def test_a_note_without_a_fraction_leaves_what_was_told_and_one_with_it_replaces_both(
+def test_a_note_without_a_fraction_keeps_the_progress_and_one_with_it_replaces_both(
     store: Store, now: datetime
 ) -> None:
     run = begun(store, now)
@@ -72,7 +72,7 @@ def test_a_run_that_is_over_shows_nothing_new(store: Store, now: datetime) -> No
     assert (record(store, run).current_junction, record(store, run).progress) == (None, None)
 
 
-def test_a_run_whose_row_is_held_by_somebody_else_is_passed_over(postgres_url: str, now: datetime) -> None:
+def test_a_run_whose_row_is_locked_by_another_is_skipped(postgres_url: str, now: datetime) -> None:
     store = Store(postgres_url)
     held, free = begun(store, now), begun(store, now)
 
@@ -84,7 +84,7 @@ def test_a_run_whose_row_is_held_by_somebody_else_is_passed_over(postgres_url: s
     store.close()
 
 
-def test_those_that_are_to_stop_are_found(store: Store, now: datetime) -> None:
+def test_runs_with_a_requested_cancellation_are_found(store: Store, now: datetime) -> None:
     stopping, going_on = begun(store, now), begun(store, now)
     store.run(request_cancel, [stopping])
 

@@ -84,7 +84,7 @@ async def test_an_end_changes_executions(watched: Watched) -> None:
     assert ChangeTag.EXECUTIONS in await watched.after(watched.harness.work())
 
 
-async def test_what_gave_up_changes_the_dead_letters_and_so_does_dealing_with_it(watched: Watched) -> None:
+async def test_a_new_and_a_resolved_dead_letter_change_the_mark_of_dead_letters(watched: Watched) -> None:
     await watched.app.queue("serve", {"cups": 10})
 
     assert ChangeTag.DEAD_LETTERS in await watched.after(watched.harness.run_until_idle())

@@ -168,7 +168,7 @@ def test_visits_do_not_prolong_a_bound(driver: Dispatcher) -> None:
     assert driver.admit(2) == [entries[0], entries[4]]
 
 
-def test_a_bound_lives_longer_where_reading_from_the_start_takes_long() -> None:
+def test_a_bound_is_kept_longer_where_reading_from_the_start_is_slow() -> None:
     seconds = 0.0
     memory = gate_memory.GateMemory(lambda: seconds)
     bounds = gate_memory.GateBounds(gate_memory.START_BOUND)

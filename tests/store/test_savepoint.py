@@ -41,7 +41,9 @@ def names(connection: Connection) -> list[str]:
 
 
 @pytest.mark.parametrize("commit", [False, True])
-def test_each_step_gives_its_rows_and_all_of_it_is_kept(store: Store, now: datetime, *, commit: bool) -> None:
+def test_each_statement_returns_its_rows_and_all_are_committed(
+    store: Store, now: datetime, *, commit: bool
+) -> None:
     def steps(connection: Connection) -> Any:
         announce(connection, Topic.MANIFEST)
         both = (adding(connection, "a", now), adding(connection, "b", now))
@@ -52,7 +54,7 @@ def test_each_step_gives_its_rows_and_all_of_it_is_kept(store: Store, now: datet
 
 
 @pytest.mark.parametrize("commit", [False, True])
-def test_what_is_refused_is_undone_alone_and_the_transaction_goes_on(
+def test_a_refused_statement_is_rolled_back_alone_and_the_transaction_continues(
     store: Store, now: datetime, *, commit: bool
 ) -> None:
     def steps(connection: Connection) -> None:
@@ -70,9 +72,7 @@ def test_what_is_refused_is_undone_alone_and_the_transaction_goes_on(
 
 
 @pytest.mark.parametrize("size", [2, work_queue.COPY_ABOVE + 1])
-def test_of_many_rows_one_that_is_refused_takes_the_others_with_it(
-    store: Store, now: datetime, size: int
-) -> None:
+def test_one_refused_row_of_many_rolls_back_the_others(store: Store, now: datetime, size: int) -> None:
     """Very many are copied in, which is refused in another way."""
     entries = [NewEntry(external_id="same", train="greet", origin=Origin.QUEUE, unique_key="same")] * size
 
@@ -110,7 +110,7 @@ def test_the_commit_goes_along_in_the_same_trip(postgres_store: Store, now: date
 
 
 @pytest.mark.parametrize("name", ["new", "taken"])
-def test_others_are_told_once_whether_it_was_refused_or_not(
+def test_other_processes_are_notified_once_also_after_a_refusal(
     postgres_store: Store, postgres_url: str, now: datetime, name: str
 ) -> None:
     said: list[str] = []

@@ -62,7 +62,7 @@ def test_sessions_end_by_id_by_user_and_all_together(store: Store, now: datetime
     assert store.run(web_sessions.delete_all, user=None) == []
 
 
-def test_a_link_is_taken_once_and_in_time(store: Store, now: datetime) -> None:
+def test_a_link_is_redeemed_once_and_in_time(store: Store, now: datetime) -> None:
     for key in ("a", "b"):
         store.run(web_sessions.insert_link, key, now=now, lifetime=HOUR)
 
@@ -70,7 +70,9 @@ def test_a_link_is_taken_once_and_in_time(store: Store, now: datetime) -> None:
     assert not store.run(web_sessions.redeem_link, "b", now=now + HOUR)
 
 
-def test_what_has_expired_is_deleted_when_another_session_begins(store: Store, now: datetime) -> None:
+def test_expired_sessions_and_links_are_deleted_when_another_session_starts(
+    store: Store, now: datetime
+) -> None:
     begin(store, "a", now)
     store.run(web_sessions.insert_link, "link", now=now, lifetime=HOUR)
 

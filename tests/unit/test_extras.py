@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_is_installed_is_imported() -> None:
+def test_an_installed_extra_is_imported() -> None:
     assert import_extra("json.decoder", extra="web", feature="the dashboard") is sys.modules["json.decoder"]
 
 
-def test_what_is_missing_is_named_with_the_command_that_installs_it() -> None:
+def test_a_missing_extra_is_named_with_the_command_to_install_it() -> None:
     with pytest.raises(MissingExtra) as caught:
         import_extra("no_such_framework.core", extra="web", feature="the dashboard")
 

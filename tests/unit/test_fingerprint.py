@@ -28,7 +28,7 @@ quotable = st.text(st.characters(exclude_characters="'\"`\n«»", exclude_catego
         ("The disk is full", "the disk is FULL"),
     ],
 )
-def test_what_differs_from_one_failure_to_the_next_does_not_count(one: str, other: str) -> None:
+def test_variable_parts_of_a_failure_do_not_count(one: str, other: str) -> None:
     assert fingerprint("t", "E", "j", one) == fingerprint("t", "E", "j", other)
 
 
@@ -52,7 +52,7 @@ def test_numbers_never_count(text: str, one: int, other: int) -> None:
 
 
 @given(words, quotable, quotable)
-def test_what_is_quoted_never_counts(text: str, one: str, other: str) -> None:
+def test_quoted_text_does_not_count(text: str, one: str, other: str) -> None:
     assert normalise(f"{text} '{one}'") == normalise(f"{text} '{other}'")
 
 
@@ -65,7 +65,7 @@ def test_any_text_has_one(train: str, exception: str, junction: str, reason: str
 
 
 @given(st.text())
-def test_what_is_normalised_stays_as_it_is(reason: str) -> None:
+def test_normalising_twice_changes_nothing(reason: str) -> None:
     once = normalise(reason)
 
     assert normalise(once) == once

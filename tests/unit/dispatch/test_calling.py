@@ -44,7 +44,7 @@ async def test_a_blocking_submitter_is_called_in_another_thread() -> None:
     assert threads == ["trax-submit-remote"]
 
 
-async def test_what_an_async_submitter_raises_is_the_answer_for_each() -> None:
+async def test_an_error_of_an_async_submitter_is_the_answer_for_each_run() -> None:
     async def submit(_batch: Any) -> None:
         raise OSError("no route")
 
@@ -54,7 +54,7 @@ async def test_what_an_async_submitter_raises_is_the_answer_for_each() -> None:
 
 
 @pytest.mark.parametrize("error", [OSError("no route"), StopIteration(), SystemExit(1)])
-async def test_what_a_blocking_submitter_raises_is_the_answer_for_each(error: BaseException) -> None:
+async def test_an_error_of_a_blocking_submitter_is_the_answer_for_each_run(error: BaseException) -> None:
     def submit(_batch: Any) -> None:
         raise error
 
@@ -91,7 +91,7 @@ async def test_a_late_async_submitter_is_cancelled() -> None:
     assert stopped.is_set()
 
 
-async def test_a_late_blocking_submitter_has_ended_only_when_it_lets_go() -> None:
+async def test_a_late_blocking_submitter_has_ended_only_when_it_returns() -> None:
     go_on = threading.Event()
 
     def submit(_batch: Any) -> None:
@@ -108,7 +108,7 @@ async def test_a_late_blocking_submitter_has_ended_only_when_it_lets_go() -> Non
     await ended
 
 
-async def test_whoever_stops_waiting_stops_the_call() -> None:
+async def test_cancelling_the_wait_cancels_the_call() -> None:
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def submit(_batch: Any) -> None:

@@ -41,13 +41,13 @@ def test_without_a_worker_at_the_gate_all_of_it_is_pending() -> None:
     assert (second.worker_id, second.host, second.submitter) == (None, None, "cluster")
 
 
-def test_whoever_holds_a_run_says_where() -> None:
+def test_a_claimed_run_records_its_worker_and_host() -> None:
     (one,) = build_admissions(waiting("work"), Routing(), worker(1, "work"))
 
     assert (one.entry_id, one.worker_id, one.host) == (1, 7, "box")
 
 
-def test_what_goes_elsewhere_or_is_not_known_takes_no_slot() -> None:
+def test_routed_and_unknown_trains_occupy_no_slot() -> None:
     assert places(waiting("far", "strange", "work"), ELSEWHERE, worker(1, "far", "work")) == [None, None, 7]
 
 
@@ -65,7 +65,7 @@ def test_cpu_trains_get_as_many_slots_as_there_are_processes_left() -> None:
     assert places(waiting("heavy", "heavy"), Routing(), taker, claimed=taken("heavy")) == [7, None]
 
 
-def test_what_takes_no_place_and_what_answers_a_letter_is_noted() -> None:
+def test_exempt_entries_and_requeued_letters_are_marked() -> None:
     exempt, plain = build_admissions(waiting("small", "work"), ELSEWHERE, None)
     (answer,) = build_admissions(waiting("work", dead_letter_id=3), Routing(), None)
 
@@ -82,7 +82,7 @@ TRAINS = st.sampled_from(["work", "heavy", "far", "strange"])
     slots=st.integers(0, 8),
     cpu_slots=st.integers(0, 4),
 )
-def test_nobody_gets_more_than_it_has_room_for_and_no_slot_stays_empty_that_could_be_filled(
+def test_no_worker_gets_more_than_its_slots_and_no_usable_slot_stays_empty(
     entries: list[str], before: list[str], slots: int, cpu_slots: int
 ) -> None:
     taker = worker(slots, "work", "heavy", "far", cpu_slots=cpu_slots)

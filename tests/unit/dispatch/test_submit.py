@@ -20,7 +20,7 @@ class Named:
     def submit(self, batch: Any) -> None: ...
 
 
-def test_saying_nothing_means_that_all_were_taken() -> None:
+def test_a_result_of_none_means_that_all_were_accepted() -> None:
     assert validate_results("remote", None, BATCH) == [None, None]
 
 
@@ -32,7 +32,7 @@ def test_each_run_has_its_own_answer() -> None:
 
 
 @pytest.mark.parametrize("said", [[None], [None, None, None], 7, "ok", {"taken": 2}])
-def test_answers_that_cannot_be_matched_take_nobody(said: Any) -> None:
+def test_results_that_cannot_be_matched_refuse_every_run(said: Any) -> None:
     answers = validate_results("remote", said, BATCH)
 
     assert [type(answer) for answer in answers] == [Refused, Refused]
@@ -71,6 +71,6 @@ def test_a_great_many_refusals_wait_the_longest() -> None:
         (Named(batch_size="all"), "batch_size must be 1 or more"),
     ],
 )
-def test_what_cannot_be_a_submitter_is_refused(submitter: Any, problem: str) -> None:
+def test_an_object_that_is_no_submitter_is_refused(submitter: Any, problem: str) -> None:
     with pytest.raises(DefinitionError, match=problem):
         check_submitter(submitter)

@@ -59,7 +59,7 @@ def test_a_schedule_comes_out_as_it_went_in() -> None:
     assert (c.group, d.schedule_type) == ("mail", "on_demand")
 
 
-def test_a_run_may_take_as_long_as_it_might_there() -> None:
+def test_a_run_has_the_same_time_limit_as_before_the_import() -> None:
     module = run(
         foreign("a", when=every(hours=1)),
         foreign("b", when=every(hours=1), timeout=timedelta(minutes=5)),
@@ -72,7 +72,7 @@ def test_a_run_may_take_as_long_as_it_might_there() -> None:
     assert "NO_LIMIT" not in vars(run(foreign("b", timeout=timedelta(minutes=5))))
 
 
-def test_what_runs_once_keeps_its_moment() -> None:
+def test_a_once_job_keeps_its_moment() -> None:
     past = run(foreign("past", when=NOW - timedelta(days=3650)))
     future = run(foreign("future", when=datetime(2090, 1, 1, tzinfo=UTC)))
 
@@ -80,7 +80,7 @@ def test_what_runs_once_keeps_its_moment() -> None:
     assert declared(future)["future"].delay > timedelta(days=365)
 
 
-def test_inputs_are_kept_and_trains_take_them() -> None:
+def test_inputs_are_kept_and_accepted_by_their_trains() -> None:
     module = run(
         foreign("one", when=every(hours=1), input={"to": 'a "b"\n', "of": [1, None, True]}),
         foreign("two", when=every(hours=1), input=[1, 2]),
@@ -94,7 +94,7 @@ def test_inputs_are_kept_and_trains_take_them() -> None:
     assert (manifests["four"].train, manifests["four"].input) == ("one", "null")
 
 
-def test_what_others_wrote_cannot_become_code() -> None:
+def test_imported_text_cannot_become_code() -> None:
     hostile = 'x\nraise SystemExit("""'
 
     module = run(
@@ -117,7 +117,7 @@ def test_tasks_that_are_called_alike_get_functions_of_their_own() -> None:
     assert isinstance(module.app, Trax)
 
 
-async def test_a_train_that_is_not_filled_in_says_what_it_was() -> None:
+async def test_a_generated_train_without_a_body_names_the_original() -> None:
     module = run(foreign("greet", when=every(hours=1)))
 
     with pytest.raises(NotImplementedError, match=r"implement shop\.greet"):

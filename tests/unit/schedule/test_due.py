@@ -46,7 +46,7 @@ def of(schedule: Schedule | None, **known: Any) -> Timing:
 
 @pytest.mark.parametrize("schedule", [EVERY_5, cron("0 3 * * *"), every(hours=1, anchored=True)])
 @pytest.mark.parametrize("misfire", [ONCE_NOW, NOTHING, fire_all(10)])
-def test_what_never_succeeded_is_due_at_once(schedule: Schedule, misfire: Misfire) -> None:
+def test_a_manifest_that_never_succeeded_is_due_at_once(schedule: Schedule, misfire: Misfire) -> None:
     assert check_due(of(schedule, misfire=misfire), at("10:00:07")) == Fire(at("10:00:07"))
 
 
@@ -149,14 +149,14 @@ def test_an_anchored_interval_keeps_its_rate(last: str, now: str, answer: DueSta
         (of(None, schedule_type=ScheduleType.ON_DEMAND), "has no schedule"),
     ],
 )
-def test_what_cannot_be_evaluated_never_runs_and_says_why(timing: Timing, reason: str) -> None:
+def test_an_unreadable_timing_never_runs_with_a_reason(timing: Timing, reason: str) -> None:
     answer = check_due(timing, at("10:00"))
 
     assert isinstance(answer, Never)
     assert reason in answer.reason
 
 
-def test_what_is_to_run_once_runs_until_it_has_succeeded() -> None:
+def test_a_once_manifest_is_due_until_it_has_succeeded() -> None:
     timing = of(None, schedule_type=ScheduleType.ONCE, scheduled_at=at("10:00"))
 
     assert check_due(timing, at("09:59:59")) == Wait(at("10:00"))
@@ -368,7 +368,7 @@ timings = st.builds(
 
 @given(timings, moments, st.floats(0, 1))
 @settings(derandomize=True, max_examples=400)
-def test_waiting_ends_when_it_says_and_not_before(timing: Timing, now: datetime, part: float) -> None:
+def test_a_wait_ends_at_its_time_and_not_before(timing: Timing, now: datetime, part: float) -> None:
     answer = check_due(timing, now)
 
     if isinstance(answer, Wait):
@@ -390,7 +390,7 @@ def test_nothing_is_fired_for_the_future_or_twice(timing: Timing, now: datetime)
         assert not isinstance(following, Fire) or following.scheduled_for > answer.scheduled_for
 
 
-def test_every_occurrence_of_a_month_is_met_once_by_looking_when_told() -> None:
+def test_evaluating_at_each_returned_time_finds_every_occurrence_of_a_month_once() -> None:
     schedule = cron("*/20 1-3 * * *", tz="Europe/Berlin")
     timing, now, met = of(schedule, last_successful_run=at("2027-10-01")), at("2027-10-01"), list[datetime]()
 

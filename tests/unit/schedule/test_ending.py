@@ -94,7 +94,7 @@ DORMANT = ScheduleType.DORMANT_DEPENDENT
     ],
     ids=str,
 )
-def test_a_success_resets_the_count_and_says_when_to_look_again(
+def test_a_success_resets_the_count_and_sets_the_next_due_time(
     timing: dict[str, Any], change: dict[str, Any]
 ) -> None:
     assert changes(held(**timing), end(ResultKind.SUCCESS)) == SUCCEEDED | change
@@ -109,7 +109,7 @@ def test_a_success_with_variance_throws_the_dice() -> None:
 
 
 @pytest.mark.parametrize("kind", list(ScheduleType))
-def test_a_failure_counts_and_is_looked_at_at_once(kind: ScheduleType) -> None:
+def test_a_failure_counts_and_is_evaluated_at_once(kind: ScheduleType) -> None:
     assert changes(held(schedule_type=kind), end(ResultKind.FAILURE)) == {
         "failure_count": 2,
         "lifetime_failures": 5,
@@ -140,7 +140,7 @@ POLICY = RetryPolicy(delay=MINUTE, multiplier=1.0, max_delay=MINUTE)
         (("builtins.KeyError",), (), True, True),
     ],
 )
-def test_the_manifests_policy_says_whether_to_give_up_and_else_the_train(
+def test_the_policy_of_the_manifest_decides_to_give_up_before_that_of_the_train(
     given_up_on: tuple[str, ...] | None, raised: tuple[str, ...], train_says: bool, gives_up: bool
 ) -> None:
     retry = None if given_up_on is None else replace(POLICY, give_up_on=given_up_on).to_json()
@@ -161,7 +161,7 @@ def test_the_manifests_policy_says_whether_to_give_up_and_else_the_train(
 @pytest.mark.parametrize(
     ("kind", "reason"), [(ResultKind.FAILURE, "no"), (ResultKind.CANCELLED, "no"), (ResultKind.SUCCESS, None)]
 )
-def test_what_has_given_up_takes_it_back_only_when_it_succeeds(kind: ResultKind, reason: str | None) -> None:
+def test_only_a_success_clears_the_reason_for_giving_up(kind: ResultKind, reason: str | None) -> None:
     assert after(replace(HELD, gave_up_reason="no"), end(kind)).gave_up_reason == reason
 
 
@@ -175,7 +175,7 @@ def test_what_has_given_up_takes_it_back_only_when_it_succeeds(kind: ResultKind,
         (ResultKind.CANCELLED, None, None),
     ],
 )
-def test_a_failure_may_say_when_to_try_again_until_the_next_run_has_ended(
+def test_a_requested_retry_time_is_kept_until_the_next_run_has_ended(
     kind: ResultKind, delay: timedelta | None, retry_at: datetime | None
 ) -> None:
     assert after(replace(HELD, retry_at=BEFORE), end(kind, delay=delay)).retry_at == retry_at
@@ -232,7 +232,7 @@ def test_a_cancelled_run_is_followed_by_the_next_regular_occurrence(
     assert changes(held(**timing), end(ResultKind.CANCELLED)) == change
 
 
-def test_after_an_interrupted_run_the_manager_looks_at_once_and_nothing_else_changes() -> None:
+def test_an_interrupted_run_makes_its_manifest_due_at_once_and_changes_nothing_else() -> None:
     assert changes(HELD, end(ResultKind.INTERRUPTED)) == {"next_due_at": TEN}
     sooner = replace(HELD, next_due_at=BEFORE)
     assert changes(sooner, end(ResultKind.INTERRUPTED)) == {"next_due_at": BEFORE}
@@ -263,7 +263,7 @@ UNKNOWN_ZONE: dict[str, Any] = {
 }
 
 
-def test_who_cannot_tell_the_next_run_has_the_manager_look_at_once() -> None:
+def test_a_success_with_an_unknown_time_zone_makes_the_manifest_due_at_once() -> None:
     assert changes(held(**UNKNOWN_ZONE), end(ResultKind.SUCCESS)) == SUCCEEDED | {"next_due_at": TEN}
 
 

@@ -57,7 +57,7 @@ DEMANDS = st.dictionaries(
 
 
 @given(demand=DEMANDS, limit=st.integers(1, 100), turn=st.integers(0, 9))
-def test_no_place_is_left_empty_and_nobody_is_chosen_twice(demand: Demand, limit: int, turn: int) -> None:
+def test_no_place_is_left_empty_and_no_entry_is_chosen_twice(demand: Demand, limit: int, turn: int) -> None:
     everyone = waiting(demand)
 
     chosen = select_fairly(everyone, limit, turn=turn)

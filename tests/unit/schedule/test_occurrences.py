@@ -42,11 +42,11 @@ def run_on(expression: str, zone: str, day: str) -> list[str]:
         ("30 0-4 * * *", ["00:30-0500", "01:30-0500", "03:00-0400", "03:30-0400", "04:30-0400"]),
     ],
 )
-def test_what_the_clocks_jump_over_runs_once_right_after(expression: str, runs: list[str]) -> None:
+def test_a_skipped_hour_runs_once_right_after(expression: str, runs: list[str]) -> None:
     assert run_on(expression, "America/New_York", "2026-03-08") == runs
 
 
-def test_what_runs_every_hour_is_not_moved_out_of_a_gap() -> None:
+def test_an_hourly_schedule_is_not_moved_out_of_a_gap() -> None:
     runs = run_on("30 * * * *", "America/New_York", "2026-03-08")
 
     assert runs[:3] == ["00:30-0500", "01:30-0500", "03:30-0400"]
@@ -62,9 +62,7 @@ def test_what_runs_every_hour_is_not_moved_out_of_a_gap() -> None:
         ("*/30 1 * * *", ["01:00-0400", "01:30-0400", "01:00-0500", "01:30-0500"]),
     ],
 )
-def test_what_the_clocks_show_twice_runs_once_unless_it_is_a_wildcard(
-    expression: str, runs: list[str]
-) -> None:
+def test_a_repeated_hour_runs_once_unless_it_is_a_wildcard(expression: str, runs: list[str]) -> None:
     assert run_on(expression, "America/New_York", "2026-11-01") == runs
 
 
@@ -205,6 +203,6 @@ def turned(zone: str, low: datetime) -> datetime:
     return high
 
 
-def test_there_are_turns_to_look_at() -> None:
+def test_there_are_clock_changes_to_test() -> None:
     assert len(turns()) > 500
     assert next_occurrence(cron("@daily"), START) > START

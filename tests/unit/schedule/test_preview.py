@@ -56,5 +56,5 @@ def test_an_excluded_occurrence_is_put_off() -> None:
 
 
 @pytest.mark.parametrize("kind", [ScheduleType.DEPENDENT, ScheduleType.ON_DEMAND])
-def test_what_has_no_schedule_has_no_moments(kind: ScheduleType) -> None:
+def test_a_manifest_without_a_schedule_has_no_preview(kind: ScheduleType) -> None:
     assert preview_runs(timing(None, kind), SATURDAY, 5) == []

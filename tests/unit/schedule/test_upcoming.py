@@ -53,9 +53,7 @@ def random() -> Random:
         (cron("*/15 * * * * *"), "10:02:45"),
     ],
 )
-def test_after_a_success_it_is_looked_at_when_it_is_next_due(
-    schedule: Schedule, due: str, random: Random
-) -> None:
+def test_a_success_plans_the_next_occurrence(schedule: Schedule, due: str, random: Random) -> None:
     assert after_success(of(schedule), at("10:02:30"), random) == (None, at(due))
 
 
@@ -83,13 +81,13 @@ def test_variance_counts_from_the_next_cron_occurrence(random: Random) -> None:
     assert at("2027-03-02 03:00") <= due <= at("2027-03-02 03:01")
 
 
-def test_it_is_not_looked_at_while_it_is_excluded(random: Random) -> None:
+def test_a_success_plans_no_evaluation_during_an_exclusion(random: Random) -> None:
     timing = of(NIGHTLY, exclusions=(exclude.days_of_week("sat", "sun"),))
 
     assert after_success(timing, at("2027-03-05 03:01"), random) == (None, at("2027-03-08 00:00"))
 
 
-def test_what_was_missed_meanwhile_is_looked_at_at_once(random: Random) -> None:
+def test_a_missed_occurrence_is_evaluated_at_once(random: Random) -> None:
     timing = of(EVERY_5, last_scheduled_for=at("10:00"), misfire=fire_all(10))
 
     assert after_success(timing, at("10:12"), random) == (None, at("10:12"))
@@ -103,12 +101,12 @@ def test_what_was_missed_meanwhile_is_looked_at_at_once(random: Random) -> None:
         of(None, schedule_type=ScheduleType.DORMANT_DEPENDENT),
     ],
 )
-def test_what_time_does_not_start_is_not_looked_at_again(timing: Timing, random: Random) -> None:
+def test_a_manifest_not_started_by_time_has_no_planned_evaluation(timing: Timing, random: Random) -> None:
     assert after_success(timing, at("10:02"), random) == (None, None)
     assert after_cancellation(timing, at("10:02")) == (None, None)
 
 
-def test_what_cannot_be_evaluated_here_is_left_to_the_manager_of_any_server(random: Random) -> None:
+def test_an_unreadable_timing_is_left_to_the_manager_of_any_server(random: Random) -> None:
     timing = of(Cron("broken", variance_seconds=60))
 
     assert after_success(timing, at("10:02"), random) == (None, at("10:02"))
@@ -152,7 +150,7 @@ def test_a_first_run_may_have_to_wait_for_its_occurrence() -> None:
     assert first_scheduled_run(of(Cron("broken")), "next_occurrence", now) is None
 
 
-def test_where_code_does_not_say_an_interval_begins_at_once_and_cron_at_its_first_occurrence() -> None:
+def test_by_default_an_interval_starts_at_once_and_cron_at_its_first_occurrence() -> None:
     now = at("10:00")
 
     assert first_scheduled_run(of(EVERY_5), None, now) is None

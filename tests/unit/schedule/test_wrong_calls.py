@@ -16,7 +16,7 @@ FIVE_MINUTES = every(minutes=5)
 PLACE = Path(__file__).relative_to(Path.cwd())
 
 
-def test_a_schedule_without_an_input_says_that_one_is_missing() -> None:
+def test_a_schedule_without_an_input_reports_the_missing_argument() -> None:
     app: Any = Trax("memory://")
     greet = app.train(greet_somebody)
 

@@ -91,7 +91,7 @@ async def test_a_compressed_answer_is_refused_and_not_read(encoding: str) -> Non
     assert {call.headers["accept-encoding"] for call in stranger.calls} == {"identity"}
 
 
-async def test_also_an_answer_that_refuses_or_asks_for_patience_is_not_decompressed() -> None:
+async def test_a_compressed_refusal_or_retry_response_is_not_decompressed() -> None:
     for status in (401, 404, 500, 503):
         stranger = Stranger(Pieces([BOMB]), status, content_encoding="gzip")
         retry = CallRetry(max_retries=1)
@@ -105,7 +105,7 @@ async def test_also_an_answer_that_refuses_or_asks_for_patience_is_not_decompres
 
 
 @pytest.mark.parametrize("status", [200, 404])
-async def test_of_an_endless_answer_no_more_is_read_than_an_answer_may_have(status: int) -> None:
+async def test_an_endless_response_is_read_up_to_the_limit(status: int) -> None:
     stranger = Stranger(endless(), status)
 
     (refused,) = await stranger.workers().submit([RUN])
@@ -116,7 +116,7 @@ async def test_of_an_endless_answer_no_more_is_read_than_an_answer_may_have(stat
     assert stranger.body.taken <= MAX_BODY_BYTES + len(PIECE)
 
 
-async def test_of_an_endless_line_no_more_is_read_than_a_line_may_have() -> None:
+async def test_an_endless_line_is_read_up_to_the_limit() -> None:
     stranger = Stranger(endless())
     workers = stranger.workers(max_line_bytes=1_000_000)
 

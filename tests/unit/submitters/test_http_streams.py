@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-async def test_of_what_was_too_much_the_last_progress_is_told_with_the_end(
+async def test_the_last_dropped_progress_is_sent_with_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     heard: list[bytes] = []

@@ -38,7 +38,7 @@ def test_chance_moves_a_wait_by_a_quarter_at_the_most(chance: float, factor: flo
         ("-1", 1),
     ],
 )
-def test_whoever_says_when_to_come_again_is_heeded_within_the_limit(after: str, seconds: float) -> None:
+def test_a_retry_after_is_respected_within_the_limit(after: str, seconds: float) -> None:
     assert waits(CallRetry(), after=after)[0] == seconds
 
 
@@ -46,7 +46,7 @@ def test_none_at_all_means_that_the_first_answer_counts() -> None:
     assert waits(CallRetry(max_retries=0), after="1")[0] is None
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_an_impossible_policy_is_refused() -> None:
     with pytest.raises(DefinitionError, match="max_retries must be 0 or more"):
         CallRetry(max_retries=-1)
     with pytest.raises(DefinitionError, match="base_delay must be between 0 and max_delay"):

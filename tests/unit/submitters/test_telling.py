@@ -50,7 +50,7 @@ def test_a_failure_arrives_with_all_that_the_record_wants_to_know() -> None:
     assert "builtins.ValueError" in told.error.raised
 
 
-def test_a_wish_to_be_tried_again_later_arrives_as_one() -> None:
+def test_a_requested_retry_arrives_as_one() -> None:
     told = travelled(failed(RetryAfter(timedelta(minutes=2), "busy")))
 
     assert isinstance(told.error, RetryAfter)
@@ -65,7 +65,7 @@ def test_a_wish_to_be_tried_again_later_arrives_as_one() -> None:
         (Snooze(timedelta(hours=1), "not yet"), Interrupted("not yet", timedelta(hours=1))),
     ],
 )
-def test_what_a_run_raised_is_the_outcome_it_stands_for(error: Exception, outcome: Any) -> None:
+def test_an_error_of_a_run_is_converted_to_its_outcome(error: Exception, outcome: Any) -> None:
     assert outcome_of(error, train="work") == outcome
 
 

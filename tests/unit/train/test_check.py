@@ -64,7 +64,7 @@ def test_a_route_that_fits_has_no_problems() -> None:
     assert problems(extract_rows >> load_rows) == []
 
 
-def test_a_junction_that_asks_for_what_nobody_produces_is_told_with_everything_that_helps() -> None:
+def test_a_missing_input_is_reported_with_everything_that_helps() -> None:
     @junction
     async def publish(report: Report, rows: Row) -> None:
         raise NotImplementedError
@@ -82,7 +82,7 @@ def test_a_junction_that_asks_for_what_nobody_produces_is_told_with_everything_t
     )
 
 
-def test_an_output_that_is_missing_at_the_end_is_told() -> None:
+def test_a_missing_output_at_the_end_is_reported() -> None:
     with pytest.raises(RouteError) as caught:
         train("sync_table", extract_rows, output=Report)
 
@@ -93,7 +93,7 @@ def test_an_output_that_is_missing_at_the_end_is_told() -> None:
     )
 
 
-def test_every_problem_is_told() -> None:
+def test_every_problem_is_reported() -> None:
     assert problems(load, gives=SyncTable | int, given=int) == [
         "CHAIN001: train 'sync': junction 'load' needs Rows",
         "CHAIN001: train 'sync': junction 'load' needs Client",
@@ -110,7 +110,7 @@ def test_a_service_or_an_extra_value_satisfies() -> None:
     assert problems(extract_rows >> load, extra=(Client,)) == []
 
 
-def test_a_subclass_satisfies_who_asks_for_its_base_but_not_the_other_way_round() -> None:
+def test_a_subclass_satisfies_its_base_but_not_the_other_way_round() -> None:
     @junction
     async def few(job: SyncTable) -> FewRows:
         raise NotImplementedError
@@ -137,7 +137,7 @@ def test_tuples_give_and_ask_for_their_elements() -> None:
     assert problems(both >> turned) == ["CHAIN001: train 'sync': junction 'turned' needs Client"]
 
 
-def test_a_wired_protocol_is_produced_by_whoever_satisfies_it() -> None:
+def test_a_wired_protocol_is_produced_by_a_class_that_satisfies_it() -> None:
     @wired
     class HasRows(Protocol):
         def count_rows(self) -> int: ...
@@ -168,23 +168,23 @@ def test_a_default_a_logger_and_the_token_need_no_producer() -> None:
     assert isinstance(logging.getLogger(), logging.Logger)
 
 
-def test_a_short_circuit_asks_and_gives_like_a_junction() -> None:
+def test_a_short_circuit_consumes_and_produces_like_a_junction() -> None:
     assert problems(short_circuit(extract_rows) >> load_rows) == []
     assert problems(short_circuit(load_rows) >> extract_rows, gives=Rows) == [
         "CHAIN001: train 'sync': junction 'load_rows' needs Rows"
     ]
 
 
-def test_extract_gives_its_target_and_its_source_is_not_checked() -> None:
+def test_extract_produces_its_target_and_its_source_is_not_checked() -> None:
     assert problems(extract(Client, Rows) >> load_rows) == []
 
 
-def test_an_unchecked_junction_still_gives() -> None:
+def test_an_unchecked_junction_still_produces_its_output() -> None:
     assert problems(unchecked(load_rows), given=int) == []
     assert problems(extract_rows >> unchecked(load)) == []
 
 
-def test_what_the_constructor_of_a_class_asks_for_is_checked_too() -> None:
+def test_the_constructor_of_a_class_is_checked_too() -> None:
     @junction
     class Load:
         def __init__(self, client: Client) -> None:
@@ -196,7 +196,7 @@ def test_what_the_constructor_of_a_class_asks_for_is_checked_too() -> None:
     assert problems(extract_rows >> Load) == ["CHAIN001: train 'sync': junction 'Load' needs Client"]
 
 
-def test_another_type_of_the_same_name_is_told_apart() -> None:
+def test_another_type_of_the_same_name_is_pointed_out() -> None:
     def another() -> type:
         class Rows: ...
 

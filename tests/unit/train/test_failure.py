@@ -75,7 +75,7 @@ async def test_the_caller_meets_the_very_exception_and_the_rest_is_never_made() 
     assert made == []
 
 
-async def test_the_exception_tells_where_it_was_raised() -> None:
+async def test_the_exception_names_the_junction_and_the_run() -> None:
     failed = await failure_of(sync_table)
 
     data = data_on(failed.error)
@@ -101,7 +101,7 @@ async def test_the_run_is_named_as_the_caller_names_it() -> None:
     assert failed.failure.train_external_id == "3f" * 16
 
 
-async def test_a_missing_value_is_told_like_any_failure() -> None:
+async def test_a_missing_value_is_reported_like_any_failure() -> None:
     whole = train("lost", check, output=Order, input=Order)
     failed = await failure_of(train("none", _gives_none))
 
@@ -168,7 +168,7 @@ class PanicException(BaseException):
 @pytest.mark.parametrize(
     "error", [SystemExit(3), GeneratorExit("early"), PanicException("index out of bounds")]
 )
-async def test_what_is_no_exception_fails_the_run_all_the_same(error: BaseException) -> None:
+async def test_an_error_that_is_no_exception_fails_the_run(error: BaseException) -> None:
     @junction
     async def leave(_order: Order) -> int:
         raise error
@@ -189,7 +189,7 @@ async def test_what_is_no_exception_fails_the_run_all_the_same(error: BaseExcept
     assert (alone.failure.junction, beside_async.failure.junction) == ("leave", "leave_blocking")
 
 
-async def test_what_is_no_exception_reaches_a_plain_caller_as_it_is() -> None:
+async def test_an_error_that_is_no_exception_reaches_a_direct_caller_unchanged() -> None:
     @junction
     async def panic(order: Order) -> int:
         raise PanicException(order.number)
@@ -216,7 +216,7 @@ async def test_a_short_circuit_that_raises_what_is_no_exception_fails_the_run() 
     assert failed.failure.type == "PanicException"
 
 
-async def test_what_a_service_raises_when_it_is_made_or_closed_may_be_no_exception() -> None:
+async def test_an_error_of_a_service_that_is_no_exception_fails_the_run() -> None:
     class Client: ...
 
     @contextmanager

@@ -40,7 +40,7 @@ def test_an_unknown_name_comes_with_a_suggestion() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("a", ("a",)), ("a", ("b", "a")), ("a", ("b", "c", "old"))])
-def test_a_name_that_is_taken_is_refused_naming_both_and_nothing_is_added(
+def test_a_duplicate_name_is_refused_with_both_trains_and_adds_neither(
     first: str, second: tuple[str, ...]
 ) -> None:
     registry = Registry()

@@ -108,7 +108,7 @@ async def test_a_cancelled_run_waits_for_its_thread_and_ends_as_cancelled(whole:
 
 
 @pytest.mark.parametrize("whole", [only_sync, mixed], ids=["sync", "mixed"])
-async def test_a_cancelled_task_tells_the_thread_waits_for_it_and_stays_cancelled(whole: object) -> None:
+async def test_a_cancelled_task_requests_and_awaits_its_thread_and_stays_cancelled(whole: object) -> None:
     gate, token = Gate(), Cancellation()
     task = asyncio.create_task(_attempt(whole, gate, token))
     await asyncio.to_thread(gate.reached.wait)
@@ -127,7 +127,7 @@ async def test_a_cancelled_task_tells_the_thread_waits_for_it_and_stays_cancelle
     assert gate.ended == ["block"]
 
 
-async def test_a_junction_no_thread_took_up_yet_is_dropped() -> None:
+async def test_a_junction_without_a_thread_is_dropped_when_it_is_cancelled() -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
     busy, waiting, token = Gate(), Gate(), Cancellation()
     first = asyncio.create_task(only_sync.run(busy))

@@ -67,7 +67,7 @@ def _server(folder: Path, log: Path) -> Generator[subprocess.Popen[bytes]]:
             running.wait(60)
 
 
-async def test_jobs_go_on_and_a_visitor_gets_in_while_half_open_requests_take_every_connection(
+async def test_jobs_and_visitors_continue_while_half_open_requests_fill_all_connections(
     tmp_path: Path,
 ) -> None:
     log, client = tmp_path / "log", Trax(f"sqlite:///{tmp_path}/trax.db")

@@ -100,7 +100,7 @@ async def test_a_guess_is_counted_before_it_is_checked(web: FastAPI, monkeypatch
     assert sorted(answer.status_code for answer in answers) == [401] * 5 + [429] * 145
 
 
-async def test_nobody_elsewhere_is_locked_out_by_guesses(web: FastAPI, slept: list[float]) -> None:
+async def test_other_addresses_are_not_locked_out_by_guesses(web: FastAPI, slept: list[float]) -> None:
     for number in range(40):
         async with browser(web, peer=f"192.0.2.{number}") as attacker:
             assert set(await statuses(attacker, 6)) == {401, 429}
@@ -131,7 +131,7 @@ async def test_an_own_password_makes_no_room_for_guessing_others(web: FastAPI) -
     assert over.status_code == 429
 
 
-async def test_behind_a_proxy_the_throttle_sees_who_asks(app: Trax) -> None:
+async def test_behind_a_proxy_the_throttle_counts_the_client_address(app: Trax) -> None:
     web = create(app, access=access(trusted_proxies=["10.0.0.7"]))
     web.state.context.throttle.clock = lambda: 0.0
     attacker, other = {"X-Forwarded-For": "6.6.6.6, 192.0.2.1"}, {"X-Forwarded-For": "192.0.2.2"}
@@ -158,7 +158,7 @@ async def test_wrong_tokens_have_to_wait_by_address(web: FastAPI) -> None:
     assert (right, elsewhere) == (429, 200)
 
 
-async def test_a_program_with_an_old_token_shuts_nobody_out(web: FastAPI) -> None:
+async def test_a_program_with_an_old_token_locks_out_no_other_client(web: FastAPI) -> None:
     async with browser(web, token="an old token of ours") as old, browser(web, token=VIEWER) as new:
         answers = {(await old.get("/api/v1/groups")).status_code for _ in range(50)}
         other = await new.get("/api/v1/groups")
@@ -199,7 +199,7 @@ def test_delays_grow_and_are_forgotten() -> None:
     assert throttle.reserve(attempt) == 0
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_memory_of_the_throttle_is_bounded() -> None:
     throttle = Throttle()
 
     for number in range(KEYS_KEPT):
@@ -246,7 +246,7 @@ async def test_passwords_are_checked_one_at_a_time_and_the_loop_goes_on(
     assert await wait_and_check(checks, "198.51.100.1")
 
 
-async def test_one_address_cannot_take_the_whole_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_address_cannot_fill_the_whole_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     checks, released = PasswordChecks(), threading.Event()
 
     def check(_password: str, _configured: str) -> bool:
@@ -266,7 +266,7 @@ async def test_one_address_cannot_take_the_whole_queue(monkeypatch: pytest.Monke
     assert all(await asyncio.gather(*waiting, other))
 
 
-async def test_those_who_failed_leave_places_to_those_who_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_addresses_with_failures_leave_places_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     checks, released = PasswordChecks(), threading.Event()
 
     def check(_password: str, _configured: str) -> bool:
@@ -346,7 +346,7 @@ async def test_while_one_site_guesses_from_256_networks_another_signs_in(
     assert len(checked) == access_web.WAITING_FROM_ONE_ADDRESS + 1
 
 
-async def test_who_comes_while_too_many_wait_is_told_so_and_loses_no_attempt(
+async def test_a_login_beyond_the_queue_is_refused_and_loses_no_attempt(
     web: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with browser(web) as client:
@@ -358,7 +358,7 @@ async def test_who_comes_while_too_many_wait_is_told_so_and_loses_no_attempt(
     assert set(busy) == {429}
 
 
-async def test_a_name_that_nobody_has_is_checked_at_the_same_cost(
+async def test_an_unknown_name_is_checked_at_the_same_cost(
     app: Trax, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked = list[str]()
@@ -384,7 +384,7 @@ def test_new_hashes_have_the_cost_of_today_and_old_ones_still_count() -> None:
     assert (is_outdated(new), is_outdated(old)) == (False, True)
 
 
-def test_a_hash_that_would_take_all_memory_is_none() -> None:
+def test_a_hash_that_would_need_too_much_memory_is_invalid() -> None:
     _, _, salt_and_digest = HASH.partition(".8.1.")
 
     assert is_hash(f"scrypt.18.8.1.{salt_and_digest}")

@@ -133,7 +133,7 @@ def test_a_mark_stays_in_a_field_of_any_kind() -> None:
     assert texts_of(FIELD, value_of(FIELD, typed)) == typed
 
 
-def test_an_item_takes_its_mark_along_when_others_go() -> None:
+def test_an_item_keeps_its_mark_when_others_are_removed() -> None:
     typed = without_item("accounts.0", texts_of(FIELD, mask.mark(VALUE)))
 
     kept = mask.restore(value_of(FIELD, typed), VALUE)
@@ -151,7 +151,7 @@ async def test_a_form_that_is_sent_as_it_came_keeps_what_is_hidden(url: str) -> 
         assert await at.queued() == [VALUE]
 
 
-async def test_what_is_typed_over_a_mark_counts_and_the_rest_is_kept(url: str) -> None:
+async def test_a_value_typed_over_a_mark_is_used_and_the_rest_is_kept(url: str) -> None:
     async with desk(url) as at:
         page = await at.form()
         typed = {"in:rounds": "4", "in:accounts.0.password": "new", "in:token": "5"}

@@ -133,7 +133,7 @@ async def test_a_dashboard_that_fails_is_reported_and_comes_back(
     assert [one.exc_info and one.exc_info[0] for one in failed] == [RuntimeError, SystemExit]
 
 
-async def test_what_is_run_from_a_page_runs_where_the_jobs_do(app: Trax) -> None:
+async def test_a_run_from_a_page_runs_in_the_loop_of_the_jobs(app: Trax) -> None:
     """Where the code of the user keeps what belongs to its loop, such as a pool of connections."""
     loops: list[Any] = []
 

@@ -25,7 +25,7 @@ class Asked:
         return self.times
 
 
-async def test_those_who_ask_the_same_at_once_share_one_answer() -> None:
+async def test_concurrent_equal_reads_share_one_answer() -> None:
     answers, ask = SharedReads(), Asked()
 
     together = asyncio.gather(*(answers.get("a-1", "home", ask) for _ in range(50)))
@@ -34,7 +34,7 @@ async def test_those_who_ask_the_same_at_once_share_one_answer() -> None:
     assert await together == [1] * 50
 
 
-async def test_news_and_another_question_are_asked_anew() -> None:
+async def test_a_new_mark_or_another_question_is_read_again() -> None:
     answers, ask = SharedReads(), Asked()
     ask.may_answer.set()
 
@@ -51,7 +51,7 @@ async def test_an_answer_grows_old_though_nothing_is_new(monkeypatch: pytest.Mon
     assert [await answers.get("1", "a", ask) for _ in range(2)] == [1, 2]
 
 
-async def test_who_leaves_takes_the_answer_from_nobody() -> None:
+async def test_a_cancelled_reader_does_not_cancel_the_others() -> None:
     answers, ask = SharedReads(), Asked()
     first = asyncio.create_task(answers.get("1", "a", ask))
     second = asyncio.create_task(answers.get("1", "a", ask))
@@ -63,7 +63,7 @@ async def test_who_leaves_takes_the_answer_from_nobody() -> None:
     assert await second == 1
 
 
-async def test_what_nobody_asks_again_is_not_kept_for_ever() -> None:
+async def test_answers_that_are_not_read_again_are_evicted() -> None:
     answers, ask = SharedReads(), Asked()
     ask.may_answer.set()
 

@@ -84,7 +84,7 @@ async def test_failed_sign_ins_are_recorded_without_what_was_typed(h: Harness) -
         assert typed not in repr(entries)
 
 
-async def test_strangers_cannot_fill_the_audit(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_sign_ins_cannot_fill_the_audit(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     web, now = create(h.app, access=access()), [0.0]
     monkeypatch.setattr(h.app.sessions, "_failures", FailureBudget(clock=lambda: now[0]))
     for number in range(250):

@@ -52,7 +52,7 @@ def test_a_length_of_time_is_short_and_precise_enough(seconds: float | None, sai
         (timedelta(days=2), "in 2 days"),
     ],
 )
-def test_a_moment_is_told_by_how_far_it_is(apart: timedelta, said: str) -> None:
+def test_a_moment_is_shown_by_its_distance(apart: timedelta, said: str) -> None:
     assert format_distance(NOON + apart, NOON, units=1) == said
 
 
@@ -91,7 +91,7 @@ def test_the_pieces_of_json_know_what_they_are() -> None:
     ]
 
 
-def test_a_very_long_value_is_cut_and_says_so() -> None:
+def test_a_very_long_value_is_cut_and_marked() -> None:
     for value in (["x" * 30_000], list(range(5_000))):
         pieces = json_pieces(value)
 
@@ -113,12 +113,12 @@ def test_a_long_traceback_is_shown_by_its_beginning_and_its_end() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90), ("5m", 300), ("2 h", 7200), ("1d", 86400), ("0.5s", 0.5)]
 )
-def test_a_length_of_time_is_typed_as_one_says_it(text: str, seconds: float) -> None:
+def test_common_forms_of_durations_can_be_typed(text: str, seconds: float) -> None:
     assert duration("Delay", text) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("text", ["soon", "5 parsecs"])
-def test_what_is_no_length_of_time_is_refused_with_what_would_be(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_the_valid_forms(text: str) -> None:
     with pytest.raises(TraxError, match="Delay: expected a duration such as 90s, 25 min"):
         duration("Delay", text)
 
@@ -134,7 +134,7 @@ def test_nothing_typed_is_nothing() -> None:
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "many", "²", "9" * 5000])
-def test_what_is_no_whole_number_is_refused(text: str) -> None:
+def test_an_invalid_whole_number_is_refused(text: str) -> None:
     with pytest.raises(TraxError, match="not a whole number"):
         whole_number("Priority", text)
 

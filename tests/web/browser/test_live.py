@@ -28,7 +28,7 @@ def test_rows_that_are_chosen_stay_while_others_arrive(page: Page, served: Serve
     expect(page.get_by_label(f"Choose entry {another.id}")).to_be_visible()
 
 
-def test_a_page_says_when_it_is_stale_and_comes_back(page: Page, served: Served, watch: Watch) -> None:
+def test_a_page_shows_when_it_is_stale_and_recovers(page: Page, served: Served, watch: Watch) -> None:
     watch.allowed |= {"ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "Failed to load resource"}
     page.goto("/executions")
     expect(page.locator("#signal")).to_have_text("Live")

@@ -119,7 +119,7 @@ def busy(served: Served) -> dict[str, int]:
     return {"entry": entry.id, "run": run.id}
 
 
-def test_nobody_stumbles_over_a_page(page: Page, served: Served, watch: Watch) -> None:
+def test_no_page_has_a_problem_of_accessibility(page: Page, served: Served, watch: Watch) -> None:
     ids = busy(served)
     watch.allowed.add("404 (Not Found)")
     page.set_viewport_size({"width": 1280, "height": 860})

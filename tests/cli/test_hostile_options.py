@@ -1,6 +1,7 @@
 """Whatever is typed in any place of any command: an exit code, and one message that says what is wrong.
 
-`TRAX_HOSTILE_EXAMPLES=2000 .venv/bin/pytest tests/cli/test_hostile_words.py` tries every word in every place.
+`TRAX_HOSTILE_EXAMPLES=2000 .venv/bin/pytest tests/cli/test_hostile_options.py` tries every word
+in every place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A real server and its callers, while commits are refused, answers are lost and connections are cut.
 
 Everything goes through the proxy: pooled connections, the direct connections of both event loops, and the
-listener. `TRAX_FAULT_SEEDS=50 .venv/bin/pytest tests/chaos/test_faulted_commits.py` looks further.
+listener. `TRAX_FAULT_SEEDS=50 .venv/bin/pytest tests/chaos/test_commit_faults.py` looks further.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import chaos_load
-from tests.support.chaos import town
+from tests.support.chaos import chaos_fleet
 from tests.support.chaos_load import LIMIT, start_fleet, under_load
 
 from trax import Trax
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-    from tests.support.chaos import Process, Town
+    from tests.support.chaos import ChaosFleet, Process
     from tests.support.chaos_load import Load
 
 
 class Site:
-    def __init__(self, yard: Town, worker: Process, load: Load) -> None:
-        self.yard, self.worker, self.load = yard, worker, load
+    def __init__(self, fleet: ChaosFleet, worker: Process, load: Load) -> None:
+        self.fleet, self.worker, self.load = fleet, worker, load
 
     def recovers(self) -> None:
-        self.load.recovers(self.yard.store.read(self.yard.store.now))
+        self.load.recovers(self.fleet.store.read(self.fleet.store.now))
 
 
 @pytest.fixture
 def site(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Site]:
-    with town(tmp_path, postgres_url) as yard:
-        worker, _ = start_fleet(yard, "worker", "run")
-        with under_load(yard, "noticed") as load:
+    with chaos_fleet(tmp_path, postgres_url) as fleet:
+        worker, _ = start_fleet(fleet, "worker", "run")
+        with under_load(fleet, "noticed") as load:
             load.settles()
             monkeypatch.setattr(chaos_load, "MOST_BURSTS", 2)
-            yield Site(yard, worker, load)
+            yield Site(fleet, worker, load)
 
 
 def kill_a_worker(site: Site) -> None:
@@ -49,7 +49,7 @@ def suspend_a_worker(site: Site) -> None:
 
 
 def halve_the_limit(site: Site) -> None:
-    with closing(Trax(site.yard.url)) as operator:
+    with closing(Trax(site.fleet.url)) as operator:
         asyncio.run(operator.settings.update(max_active_jobs=LIMIT // 2))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from tests.support.backends import cut_off
-from tests.support.chaos import Town, town
+from tests.support.chaos import ChaosFleet, chaos_fleet
 from tests.support.chaos_proxy import proxy_to
 from tests.support.databases import PostgresDatabases
 from tests.support.waiting import until
@@ -37,60 +37,62 @@ def server() -> Generator[PostgresServer]:
 
 
 @pytest.fixture
-def yard(postgres_url: str, tmp_path: Path) -> Generator[Town]:
-    with town(tmp_path, _named(postgres_url)) as built:
+def fleet(postgres_url: str, tmp_path: Path) -> Generator[ChaosFleet]:
+    with chaos_fleet(tmp_path, _named(postgres_url)) as built:
         yield built
 
 
-def start(yard: Town, url: str) -> None:
+def start(fleet: ChaosFleet, url: str) -> None:
     """Two that do everything, one that only works."""
     for role in ("run", "run", "worker"):
-        yard.start(role, url=url, local_worker_count=4, max_active_jobs=10, worker_lost_after=NEVER)
-    yard.has_workers(3)
+        fleet.start(role, url=url, local_worker_count=4, max_active_jobs=10, worker_lost_after=NEVER)
+    fleet.has_workers(3)
 
 
-def test_every_connection_may_be_cut_again_and_again(yard: Town, postgres_url: str) -> None:
-    start(yard, postgres_url)
-    yard.queue(*NAMES)
+def test_every_connection_may_be_cut_again_and_again(fleet: ChaosFleet, postgres_url: str) -> None:
+    start(fleet, postgres_url)
+    fleet.queue(*NAMES)
 
     for share in range(1, 8):
-        until(lambda share=share: yard.count(State.COMPLETED) >= share * len(NAMES) // 8)
+        until(lambda share=share: fleet.count(State.COMPLETED) >= share * len(NAMES) // 8)
         cut_off(postgres_url, only="trax%")
-    yard.has_completed(NAMES, at_most=10)
+    fleet.has_completed(NAMES, at_most=10)
 
-    yard.nothing_is_lost_or_doubled(NAMES)
-    assert yard.count(State.FAILED) == 0
+    fleet.nothing_is_lost_or_doubled(NAMES)
+    assert fleet.count(State.FAILED) == 0
 
 
-def test_a_commit_whose_answer_is_lost_loses_no_job_and_doubles_none(yard: Town, postgres_url: str) -> None:
+def test_a_commit_whose_answer_is_lost_loses_no_job_and_doubles_none(
+    fleet: ChaosFleet, postgres_url: str
+) -> None:
     names = NAMES[:200]
     with proxy_to(postgres_url) as proxy:
-        start(yard, proxy.url)
+        start(fleet, proxy.url)
         proxy.every = 9
-        yard.queue(*names)
-        yard.has_completed(names, at_most=10)
+        fleet.queue(*names)
+        fleet.has_completed(names, at_most=10)
 
     assert proxy.lost > 5
-    yard.nothing_is_lost_or_doubled(names)
-    assert yard.count(State.FAILED) == 0
+    fleet.nothing_is_lost_or_doubled(names)
+    assert fleet.count(State.FAILED) == 0
 
 
 @pytest.mark.postgresql
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_the_server_may_stop_and_come_back(server: PostgresServer, tmp_path: Path, mode: StopMode) -> None:
     databases = PostgresDatabases(server.url)
-    with databases.database() as url, town(tmp_path, _named(url)) as yard:
-        start(yard, url)
-        yard.queue(*NAMES)
+    with databases.database() as url, chaos_fleet(tmp_path, _named(url)) as fleet:
+        start(fleet, url)
+        fleet.queue(*NAMES)
 
         for share in (1, 2, 3):
-            until(lambda share=share: yard.count(State.COMPLETED) >= share * len(NAMES) // 4)
+            until(lambda share=share: fleet.count(State.COMPLETED) >= share * len(NAMES) // 4)
             server.restart(mode)
-            yard.forget()
-        yard.has_completed(NAMES, at_most=10)
+            fleet.forget()
+        fleet.has_completed(NAMES, at_most=10)
 
-        yard.nothing_is_lost_or_doubled(NAMES)
-        assert yard.count(State.FAILED) == 0
+        fleet.nothing_is_lost_or_doubled(NAMES)
+        assert fleet.count(State.FAILED) == 0
 
 
 @pytest.mark.parametrize("how", ["stopped", "locked"])
@@ -98,30 +100,30 @@ def test_the_server_may_stop_and_come_back(server: PostgresServer, tmp_path: Pat
 def test_an_outage_of_the_whole_fleet_fails_no_run(server: PostgresServer, tmp_path: Path, how: str) -> None:
     """Also one that lasts longer than a worker may be silent, or a lock that holds up every heartbeat."""
     databases, silence = PostgresDatabases(server.url), 2.0
-    with databases.database() as url, town(tmp_path, _named(url)) as yard:
+    with databases.database() as url, chaos_fleet(tmp_path, _named(url)) as fleet:
         for _ in range(2):
-            yard.start("run", url=url, local_worker_count=1, worker_lost_after=silence)
-        yard.has_workers(2)
-        yard.hold("one", "two")
-        yard.queue("one", "two")
-        yard.began("one", "two")
-        before = beats(yard)
+            fleet.start("run", url=url, local_worker_count=1, worker_lost_after=silence)
+        fleet.has_workers(2)
+        fleet.hold("one", "two")
+        fleet.queue("one", "two")
+        fleet.began("one", "two")
+        before = beats(fleet)
 
         with outage(server, url, how):
-            yard.forget()
+            fleet.forget()
             over_at = time.monotonic() + 3 * silence
             until(lambda: time.monotonic() > over_at)
-        until(lambda: beats(yard) > before + timedelta(seconds=6 * silence))
-        yard.release("one", "two")
-        yard.has_completed(["one", "two"])
+        until(lambda: beats(fleet) > before + timedelta(seconds=6 * silence))
+        fleet.release("one", "two")
+        fleet.has_completed(["one", "two"])
 
-        assert yard.count(State.FAILED) == 0
-        yard.nothing_is_lost_or_doubled(["one", "two"])
+        assert fleet.count(State.FAILED) == 0
+        fleet.nothing_is_lost_or_doubled(["one", "two"])
 
 
-def beats(yard: Town) -> datetime:
+def beats(fleet: ChaosFleet) -> datetime:
     """When the worker that has been silent for longest has beaten."""
-    return min(worker.heartbeat_at for worker in yard.workers())
+    return min(worker.heartbeat_at for worker in fleet.workers())
 
 
 @contextmanager

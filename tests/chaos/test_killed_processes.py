@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.backends import is_in_transaction
-from tests.support.chaos import BEAT_SECONDS, Town, town
+from tests.support.chaos import BEAT_SECONDS, ChaosFleet, chaos_fleet
 from tests.support.waiting import until
 
 from trax.records import State
@@ -24,97 +24,99 @@ MARGIN = timedelta(seconds=10)
 
 
 @pytest.fixture
-def yard(postgres_url: str, tmp_path: Path) -> Generator[Town]:
-    with town(tmp_path, postgres_url) as built:
+def fleet(postgres_url: str, tmp_path: Path) -> Generator[ChaosFleet]:
+    with chaos_fleet(tmp_path, postgres_url) as built:
         yield built
 
 
-def start(yard: Town, *words: str, limit: int | None = None) -> int:
-    return yard.start(*words, worker_lost_after=LOST_AFTER.total_seconds(), max_active_jobs=limit).pid
+def start(fleet: ChaosFleet, *words: str, limit: int | None = None) -> int:
+    return fleet.start(*words, worker_lost_after=LOST_AFTER.total_seconds(), max_active_jobs=limit).pid
 
 
-def test_a_run_of_a_killed_worker_is_retried_by_another_within_the_limits(yard: Town) -> None:
+def test_a_run_of_a_killed_worker_is_retried_by_another_within_the_limits(fleet: ChaosFleet) -> None:
     names = [f"job-{number}" for number in range(8)]
-    start(yard, "scheduler", limit=2)
+    start(fleet, "scheduler", limit=2)
     for _ in range(2):
-        start(yard, "worker", "--concurrency", "1", limit=2)
-    yard.has_workers(2)
-    yard.hold(*names[:2])
-    yard.queue(*names)
-    victim, other = yard.began(*names[:2])
+        start(fleet, "worker", "--concurrency", "1", limit=2)
+    fleet.has_workers(2)
+    fleet.hold(*names[:2])
+    fleet.queue(*names)
+    victim, other = fleet.began(*names[:2])
     alive_until = datetime.now(UTC)
 
     os.kill(victim.pid, signal.SIGKILL)
-    yard.release(victim.name, other.name)
-    yard.has_completed(names, at_most=2)
+    fleet.release(victim.name, other.name)
+    fleet.has_completed(names, at_most=2)
 
-    lost, again = yard.records(victim.name)
+    lost, again = fleet.records(victim.name)
     assert (lost.state, lost.failure_exception, lost.attempt) == (State.FAILED, "WorkerLost", 1)
     assert (again.state, again.attempt, again.output) == (State.COMPLETED, 2, other.pid)
     assert lost.ended_at
     beat = timedelta(seconds=BEAT_SECONDS)
     assert LOST_AFTER - 2 * beat < lost.ended_at - alive_until < LOST_AFTER + MARGIN
-    assert [record.state for record in yard.records(other.name)] == [State.COMPLETED]
-    yard.nothing_is_lost_or_doubled(names)
+    assert [record.state for record in fleet.records(other.name)] == [State.COMPLETED]
+    fleet.nothing_is_lost_or_doubled(names)
 
 
-def test_a_worker_that_stood_still_is_refused_and_goes_on_as_a_new_one(yard: Town, postgres_url: str) -> None:
-    start(yard, "scheduler")
+def test_a_worker_that_stood_still_is_refused_and_goes_on_as_a_new_one(
+    fleet: ChaosFleet, postgres_url: str
+) -> None:
+    start(fleet, "scheduler")
     lost_after = LOST_AFTER.total_seconds()
     pair = {
-        name: yard.start(
+        name: fleet.start(
             "worker", url=f"{postgres_url}?application_name={name}", worker_lost_after=lost_after
         )
         for name in ("one", "other")
     }
-    yard.has_workers(2)
-    yard.hold("long", "calm")
-    yard.queue("long")
-    (first,) = yard.began("long")
+    fleet.has_workers(2)
+    fleet.hold("long", "calm")
+    fleet.queue("long")
+    (first,) = fleet.began("long")
     (name, still), (_, live) = sorted(pair.items(), key=lambda one: one[1].pid != first.pid)
 
     still.send(signal.SIGSTOP)
     while is_in_transaction(postgres_url, name):
         still.send(signal.SIGCONT)
         still.send(signal.SIGSTOP)
-    yard.queue("calm")
-    until(lambda: {run.pid for run in yard.ran("long")} == {still.pid, live.pid})
-    yard.release("long")
-    until(lambda: yard.records("long")[-1].state is State.COMPLETED)
+    fleet.queue("calm")
+    until(lambda: {run.pid for run in fleet.ran("long")} == {still.pid, live.pid})
+    fleet.release("long")
+    until(lambda: fleet.records("long")[-1].state is State.COMPLETED)
     still.send(signal.SIGCONT)
     until(lambda: "too late" in still.log)
-    yard.has_workers(2)
+    fleet.has_workers(2)
 
-    lost, again = yard.records("long")
+    lost, again = fleet.records("long")
     assert (lost.state, lost.failure_exception, lost.output) == (State.FAILED, "WorkerLost", None)
     assert (again.state, again.attempt, again.output) == (State.COMPLETED, 2, live.pid)
     assert f"worker {lost.worker} missed its heartbeat" in still.log
-    assert lost.worker not in {worker.id for worker in yard.workers()}
+    assert lost.worker not in {worker.id for worker in fleet.workers()}
 
-    yard.release("calm")
-    yard.has_completed(["calm"])
+    fleet.release("calm")
+    fleet.has_completed(["calm"])
     assert live.ended(signal.SIGTERM) == 0
-    yard.queue("later")
-    yard.has_completed(["later"])
-    assert yard.ran("later")[0].pid == still.pid
-    (calm,) = yard.records("calm")  # it took longer than a worker may be silent, and nobody touched it
+    fleet.queue("later")
+    fleet.has_completed(["later"])
+    assert fleet.ran("later")[0].pid == still.pid
+    (calm,) = fleet.records("calm")  # it took longer than a worker may be silent, and nobody touched it
     assert (calm.attempt, calm.state) == (1, State.COMPLETED)
-    yard.nothing_is_lost_or_doubled(["long", "calm", "later"])
+    fleet.nothing_is_lost_or_doubled(["long", "calm", "later"])
 
 
 @pytest.mark.parametrize("where", ["before it has taken", "in the call"])
 def test_a_run_admitted_by_a_killed_dispatcher_is_handed_over_by_another(
     postgres_url: str, tmp_path: Path, where: str
 ) -> None:
-    with town(tmp_path, postgres_url, "chaos_courier.py") as yard:
-        doomed = yard.start("scheduler", dies=where, hand_over_timeout=1)
-        yard.queue("parcel")
+    with chaos_fleet(tmp_path, postgres_url, "chaos_courier.py") as fleet:
+        doomed = fleet.start("scheduler", dies=where, hand_over_timeout=1)
+        fleet.queue("parcel")
         assert doomed.ended() == -signal.SIGKILL
-        until(lambda: [record.state for record in yard.records()] == [State.PENDING])
+        until(lambda: [record.state for record in fleet.records()] == [State.PENDING])
 
-        yard.start("scheduler", hand_over_timeout=1)
-        yard.has_completed(["parcel"])
+        fleet.start("scheduler", hand_over_timeout=1)
+        fleet.has_completed(["parcel"])
 
-        (record,) = yard.records()
-        assert yard.lines("handed") == [str(record.id)]
+        (record,) = fleet.records()
+        assert fleet.lines("handed") == [str(record.id)]
         assert (record.attempt, record.submitter) == (1, "courier")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from tests.support.backends import cut_off
-from tests.support.chaos import town
+from tests.support.chaos import chaos_fleet
 from tests.support.chaos_load import LEASE_SECONDS, last, start_fleet, under_load
 from tests.support.pgbouncer import POOL_SIZE, PgBouncer, pgbouncer_to
 
@@ -45,13 +45,13 @@ FAULTS = [die, lose_its_connections, give_all_to_others]
 def test_a_fleet_goes_on_behind_a_pooler_in_transaction_mode(postgres_url: str, tmp_path: Path) -> None:
     with (
         pgbouncer_to(postgres_url) as pooler,
-        town(tmp_path, f"{postgres_url}?application_name=onlooker") as yard,
+        chaos_fleet(tmp_path, f"{postgres_url}?application_name=onlooker") as fleet,
     ):
-        start_fleet(yard, "run", "scheduler", "worker", url=pooler.url)
-        with under_load(yard, "pooled") as load:
+        start_fleet(fleet, "run", "scheduler", "worker", url=pooler.url)
+        with under_load(fleet, "pooled") as load:
             load.settles()
             for fault in FAULTS:
                 load.burst()
                 fault(pooler, postgres_url)
-                load.recovers(yard.store.read(yard.store.now))
+                load.recovers(fleet.store.read(fleet.store.now))
         load.judge()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psycopg
 import pytest
 from tests.support.backends import cut_off, every_connection, read_only
-from tests.support.chaos import Town, town
+from tests.support.chaos import ChaosFleet, chaos_fleet
 from tests.support.chaos_load import LEASE_SECONDS, Load, last, leases_of, start_fleet, under_load
 from tests.support.chaos_proxy import Proxy, proxy_to
 from tests.support.databases import PostgresDatabases
@@ -38,15 +38,15 @@ OUTAGE_SECONDS = 60
 class Site(NamedTuple):
     """The fleet, what it is connected through, and the server."""
 
-    yard: Town
+    fleet: ChaosFleet
     server: PostgresServer
     url: str
     proxy: Proxy
-    fleet: dict[str, Process]
+    processes: dict[str, Process]
 
     def start(self, name: str) -> None:
         role, _, _ = name.partition("-")
-        self.fleet[name] = self.yard.start(role, url=self.proxy.url, **leases_of(ROLES))
+        self.processes[name] = self.fleet.start(role, url=self.proxy.url, **leases_of(ROLES))
 
 
 @pytest.fixture(scope="module")
@@ -58,20 +58,23 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         url = stack.enter_context(PostgresDatabases(server.url).database())
         proxy = stack.enter_context(proxy_to(url))
         folder = tmp_path_factory.mktemp("fleet")
-        yard = stack.enter_context(town(folder, f"{url}?application_name=onlooker"))
+        fleet = stack.enter_context(chaos_fleet(folder, f"{url}?application_name=onlooker"))
         names = [f"{role}-{place}" for place, role in enumerate(ROLES)]
-        fleet = dict(zip(names, start_fleet(yard, *ROLES, url=proxy.url), strict=True))
-        yield Site(yard, server, url, proxy, fleet)
+        processes = dict(zip(names, start_fleet(fleet, *ROLES, url=proxy.url), strict=True))
+        yield Site(fleet, server, url, proxy, processes)
 
 
 def kill_at_random(site: Site, load: Load) -> None:
     """Each role at least once, and its place is taken at once."""
     dice = random.Random(SEED)  # noqa: S311
-    victims = [*dice.sample(sorted(site.fleet), len(site.fleet)), *dice.choices(sorted(site.fleet), k=KILLS)]
+    victims = [
+        *dice.sample(sorted(site.processes), len(site.processes)),
+        *dice.choices(sorted(site.processes), k=KILLS),
+    ]
     for victim in victims[:KILLS]:
         wanted = len(load.began()) + dice.randint(1, 10)
         until(lambda wanted=wanted: len(load.began()) >= wanted)
-        assert site.fleet[victim].ended(signal.SIGKILL) == -signal.SIGKILL
+        assert site.processes[victim].ended(signal.SIGKILL) == -signal.SIGKILL
         site.start(victim)
 
 
@@ -97,7 +100,7 @@ def take_every_place(site: Site, load: Load) -> None:
 def stand_still(site: Site, load: Load) -> None:
     """Each role for longer than its lease, one of each at once."""
     del load
-    still = [site.fleet[name] for name in ("run-0", "scheduler-2", "worker-3")]
+    still = [site.processes[name] for name in ("run-0", "scheduler-2", "worker-3")]
     for process in still:
         process.send(signal.SIGSTOP)
     last(FAULT_SECONDS)
@@ -169,7 +172,7 @@ CASES = [
 @pytest.mark.postgresql
 @pytest.mark.parametrize(("site", "fault"), CASES, indirect=["site"])
 def test_nothing_is_lost_and_the_rate_comes_back_after(site: Site, fault: Fault) -> None:
-    with under_load(site.yard, fault.happen.__name__) as load:
+    with under_load(site.fleet, fault.happen.__name__) as load:
         load.settles()
         load.burst()
         fault.happen(site, load)

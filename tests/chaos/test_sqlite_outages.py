@@ -9,7 +9,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from tests.support.chaos import town
+from tests.support.chaos import chaos_fleet
 from tests.support.chaos_load import LEASE_SECONDS, last, start_fleet, under_load
 from tests.support.small_disk import small_disk
 from tests.support.waiting import until
@@ -33,20 +33,20 @@ while True:
 
 def test_the_only_process_is_killed_and_started_again(tmp_path: Path) -> None:
     file = tmp_path / "trax.db"
-    with town(tmp_path, f"sqlite:///{file}") as yard:
-        yard.queue(*NAMES)
-        yard.hold("job-10")
+    with chaos_fleet(tmp_path, f"sqlite:///{file}") as fleet:
+        fleet.queue(*NAMES)
+        fleet.hold("job-10")
 
         for share in (1, 2, 3):
-            process = yard.start("run", local_worker_count=4, max_active_jobs=4, worker_lost_after=1)
-            until(lambda share=share: yard.count(State.COMPLETED) >= share * len(NAMES) // 4)
+            process = fleet.start("run", local_worker_count=4, max_active_jobs=4, worker_lost_after=1)
+            until(lambda share=share: fleet.count(State.COMPLETED) >= share * len(NAMES) // 4)
             process.ended(signal.SIGKILL)
-        yard.release("job-10")
-        yard.start("run", local_worker_count=4, max_active_jobs=4, worker_lost_after=1)
-        yard.has_completed(NAMES, at_most=4)
+        fleet.release("job-10")
+        fleet.start("run", local_worker_count=4, max_active_jobs=4, worker_lost_after=1)
+        fleet.has_completed(NAMES, at_most=4)
 
-        yard.nothing_is_lost_or_doubled(NAMES)
-        lost = [record for record in yard.records() if record.state is not State.COMPLETED]
+        fleet.nothing_is_lost_or_doubled(NAMES)
+        lost = [record for record in fleet.records() if record.state is not State.COMPLETED]
         assert {record.failure_exception for record in lost} == {"WorkerLost"}
     with sqlite3.connect(file) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -55,15 +55,18 @@ def test_the_only_process_is_killed_and_started_again(tmp_path: Path) -> None:
 
 
 def test_the_disk_is_full_for_a_while(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk") as full, town(tmp_path, f"sqlite:///{tmp_path}/disk/trax.db") as yard:
-        (process,) = start_fleet(yard, "run")
-        with under_load(yard, "full") as load:
+    with (
+        small_disk(tmp_path / "disk") as full,
+        chaos_fleet(tmp_path, f"sqlite:///{tmp_path}/disk/trax.db") as fleet,
+    ):
+        (process,) = start_fleet(fleet, "run")
+        with under_load(fleet, "full") as load:
             load.settles()
             load.burst()
             with full(process.pid):
                 until(lambda: "check the disk" in process.log)
                 last(LEASE_SECONDS)
-            load.recovers(yard.store.read(yard.store.now))
+            load.recovers(fleet.store.read(fleet.store.now))
         load.judge(may_fail=frozenset())
 
         assert process.ended(signal.SIGTERM) == 0
@@ -71,9 +74,9 @@ def test_the_disk_is_full_for_a_while(tmp_path: Path) -> None:
 
 def test_others_hold_the_write_lock_again_and_again(tmp_path: Path) -> None:
     file = tmp_path / "trax.db"
-    with town(tmp_path, f"sqlite:///{file}") as yard, ExitStack() as storm:
-        start_fleet(yard, "run", "worker", worker_lost_after=NEVER)
-        with under_load(yard, "storm") as load:
+    with chaos_fleet(tmp_path, f"sqlite:///{file}") as fleet, ExitStack() as storm:
+        start_fleet(fleet, "run", "worker", worker_lost_after=NEVER)
+        with under_load(fleet, "storm") as load:
             load.settles()
             load.burst()
             for seconds in (0.1, 0.5, LEASE_SECONDS):
@@ -82,5 +85,5 @@ def test_others_hold_the_write_lock_again_and_again(tmp_path: Path) -> None:
                 storm.callback(holder.kill)
             last(2 * LEASE_SECONDS)
             storm.close()
-            load.recovers(yard.store.read(yard.store.now))
+            load.recovers(fleet.store.read(fleet.store.now))
         load.judge(may_fail=frozenset())

@@ -16,10 +16,10 @@ from urllib.error import HTTPError
 from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
-from tests.support import warm
+from tests.support import preloaded
+from tests.support.preloaded import TRAX, PreloadedProcess
 from tests.support.results import run_result
 from tests.support.waiting import until
-from tests.support.warm import TRAX, WarmProcess
 
 from trax.cli import main
 from trax.records.metadata import NewRun
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def serving(folder: Path, *words: str, shows: str = ADDRESS, **environment: str) -> Generator[str]:
     """A process that serves; gives its address as the process tells it, and ends it as an operator does."""
-    with WarmProcess(
+    with PreloadedProcess(
         [TRAX, *words],
         cwd=folder,
         env={**CLEAN, **environment},
@@ -102,7 +102,7 @@ def status_of(address: str) -> int:
 
 
 def ended(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return warm.run([TRAX, *words], cwd=folder, env={**CLEAN, **environment}, timeout=60)
+    return preloaded.run([TRAX, *words], cwd=folder, env={**CLEAN, **environment}, timeout=60)
 
 
 def test_jobs_and_their_dashboard_share_a_process(folder: Path) -> None:
@@ -254,7 +254,7 @@ def test_a_port_in_use_is_one_clear_line(folder: Path) -> None:
 
 
 def test_a_password_is_hashed_for_the_configuration(folder: Path) -> None:
-    told = warm.run(
+    told = preloaded.run(
         [TRAX, "dashboard", "--hash-password"], cwd=folder, input="open sesame, please\n", check=True
     )
 

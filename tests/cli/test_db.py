@@ -4,8 +4,8 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import warm
-from tests.support.warm import TRAX
+from tests.support import preloaded
+from tests.support.preloaded import TRAX
 
 from trax.cli import build_parser, main
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def trax(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return warm.run([TRAX, *arguments], cwd=folder)
+    return preloaded.run([TRAX, *arguments], cwd=folder)
 
 
 def test_status_and_migrate_report_the_revision_of_the_tables(empty_url: str, tmp_path: Path) -> None:

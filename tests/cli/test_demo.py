@@ -9,9 +9,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from tests.support import warm
+from tests.support import preloaded
+from tests.support.preloaded import TRAX
 from tests.support.terminal import CTRL_C, terminal
-from tests.support.warm import TRAX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ SELECT max(many) FROM (
 
 def demo(folder: Path, seconds: float) -> str:
     """What it tells a pipe."""
-    ended = warm.run([TRAX, "demo", "--seconds", str(seconds)], cwd=folder)
+    ended = preloaded.run([TRAX, "demo", "--seconds", str(seconds)], cwd=folder)
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout
 
@@ -101,7 +101,7 @@ def typed(folder: Path, told: str, after: str) -> str:
     """What a command answers that stands behind these words."""
     (line,) = (line for line in told.splitlines() if line.startswith(f"  {after} "))
     _, *words = line.removeprefix(f"  {after} ").split()
-    return warm.run([TRAX, *words], cwd=folder, check=True).stdout
+    return preloaded.run([TRAX, *words], cwd=folder, check=True).stdout
 
 
 def test_a_pipe_gets_plain_lines(visited: tuple[Path, str]) -> None:
@@ -138,7 +138,7 @@ def test_a_demo_in_a_terminal_runs_until_ctrl_c_and_prints_its_report(tmp_path: 
 def test_a_folder_that_cannot_be_created_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
 
-    ended = warm.run([TRAX, "demo", "--folder", "taken"], cwd=tmp_path)
+    ended = preloaded.run([TRAX, "demo", "--folder", "taken"], cwd=tmp_path)
 
     assert (ended.returncode, ended.stderr) == (
         1,

@@ -7,8 +7,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.preloaded import TRAX, PreloadedProcess
 from tests.support.results import run_result
-from tests.support.warm import TRAX, WarmProcess
 
 from trax.clock import utc_now
 from trax.records import LogLevel, State
@@ -57,7 +57,7 @@ def test_lines_of_a_run_are_printed_while_it_runs(run: UnderWay, file_url: str) 
     words = [TRAX, "executions", "follow", str(run.id), "--database-url", file_url]
     run.says("one")
 
-    with WarmProcess(words, stdout=subprocess.PIPE) as following:
+    with PreloadedProcess(words, stdout=subprocess.PIPE) as following:
         assert following.stdout
         first = following.stdout.readline()
         run.says("two")

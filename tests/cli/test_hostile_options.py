@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.operator import Told
+    from tests.support.operator import CommandResult
 
 GOOD: Final = {
     "APP": "nowhere.py:app",
@@ -111,7 +111,7 @@ async def desk(
     return Operator(url, capsys)
 
 
-def problem_of(told: Told) -> str | None:
+def problem_of(told: CommandResult) -> str | None:
     """What is wrong with an answer; None for a clear one."""
     said = told.err + told.out
     if told.code not in {0, 1, 2} or "Traceback" in said:

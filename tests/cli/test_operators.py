@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.cli.conftest import Railway
-from tests.support import warm
+from tests.support import preloaded
 from tests.support.operator import Operator, publish
-from tests.support.warm import TRAX, WarmProcess
+from tests.support.preloaded import TRAX, PreloadedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -221,7 +221,7 @@ def test_a_terminal_shows_a_table_and_a_pipe_plain_lines(trains: Railway, operat
 
     words = [str(TRAX), "manifests", "list", "--database-url", operator.url]
     seen = in_terminal(words)
-    piped = warm.run(words, check=True).stdout
+    piped = preloaded.run(words, check=True).stdout
 
     assert "\x1b[1mexternal id" in seen
     assert "greet-ada" in seen
@@ -232,7 +232,7 @@ def test_a_terminal_shows_a_table_and_a_pipe_plain_lines(trains: Railway, operat
 def in_terminal(words: Sequence[str]) -> str:
     ours, theirs = pty.openpty()
     wide = {**os.environ, "COLUMNS": "160", "TERM": "xterm-256color"}
-    with WarmProcess(words, stdin=theirs, stdout=theirs, stderr=theirs, env=wide) as process:
+    with PreloadedProcess(words, stdin=theirs, stdout=theirs, stderr=theirs, env=wide) as process:
         os.close(theirs)
         seen = b""
         while part := _read(ours):
@@ -287,7 +287,7 @@ def test_the_same_commands_work_on_postgresql(postgres_url: str, capsys: pytest.
 def test_completion_is_installed_for_the_shell(tmp_path: Path) -> None:
     home = {**os.environ, "HOME": str(tmp_path), "SHELL": "/bin/bash"}
 
-    warm.run([TRAX, "--install-completion"], env=home, check=True)
+    preloaded.run([TRAX, "--install-completion"], env=home, check=True)
 
     (script,) = tmp_path.rglob("completions/trax")
     assert "dead-letters" in script.read_text(encoding="utf-8")

@@ -4,8 +4,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from tests.support import warm
-from tests.support.warm import TRAX
+from tests.support import preloaded
+from tests.support.preloaded import TRAX
 
 if TYPE_CHECKING:
     import subprocess
@@ -38,7 +38,7 @@ asyncio.run(seed())
 
 
 def run(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return warm.run(words, cwd=folder)
+    return preloaded.run(words, cwd=folder)
 
 
 def test_a_plan_shows_what_a_start_would_change(tmp_path: Path) -> None:

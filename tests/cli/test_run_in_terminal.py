@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import listing
+from tests.support.preloaded import TRAX
 from tests.support.terminal import CTRL_C, HIDE_CURSOR, SHOW_CURSOR, terminal
-from tests.support.warm import TRAX
 
 from trax.records import State
 from trax.store import Store

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import listing, warm
-from tests.support.warm import TRAX, WarmProcess
+from tests.support import listing, preloaded
+from tests.support.preloaded import TRAX, PreloadedProcess
 
 from trax.cli.serve import stop_message
 from trax.records import QueueStatus, State
@@ -55,10 +55,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def running(folder: Path, train: str, shutdown_timeout: str) -> Generator[WarmProcess]:
+def running(folder: Path, train: str, shutdown_timeout: str) -> Generator[PreloadedProcess]:
     """A server with one job under way."""
-    warm.run([sys.executable, "queueing.py", train], cwd=folder, check=True)
-    with WarmProcess(
+    preloaded.run([sys.executable, "queueing.py", train], cwd=folder, check=True)
+    with PreloadedProcess(
         [TRAX, "run", "jobs.py:app"],
         cwd=folder,
         env={**os.environ, "TRAX_SHUTDOWN_TIMEOUT": shutdown_timeout},
@@ -70,7 +70,7 @@ def running(folder: Path, train: str, shutdown_timeout: str) -> Generator[WarmPr
         yield server
 
 
-def ask(server: WarmProcess) -> None:
+def ask(server: PreloadedProcess) -> None:
     """Ask it to end, and wait until it has heard that."""
     assert server.stderr
     server.send_signal(signal.SIGTERM)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import warm
-from tests.support.warm import TRAX, WarmProcess
+from tests.support import preloaded
+from tests.support.preloaded import TRAX, PreloadedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -66,20 +66,22 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def started(folder: Path, *words: str) -> Generator[WarmProcess]:
-    with WarmProcess([TRAX, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+def started(folder: Path, *words: str) -> Generator[PreloadedProcess]:
+    with PreloadedProcess(
+        [TRAX, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def lines(process: WarmProcess, count: int) -> list[str]:
+def lines(process: PreloadedProcess, count: int) -> list[str]:
     assert process.stdout
     return [process.stdout.readline().strip() for _ in range(count)]
 
 
-def ended(process: WarmProcess, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+def ended(process: PreloadedProcess, number: int = signal.SIGTERM) -> tuple[int, str, str]:
     process.send_signal(number)
     out, told = process.communicate(timeout=60)
     return process.returncode, out, told
@@ -192,6 +194,6 @@ def test_processes_claim_only_their_trains_and_groups(folder: Path) -> None:
 def test_a_worker_with_invalid_options_fails_in_one_line_before_it_starts(
     folder: Path, words: list[str], code: int, said: str
 ) -> None:
-    failed = warm.run([TRAX, "worker", *words], cwd=folder)
+    failed = preloaded.run([TRAX, "worker", *words], cwd=folder)
 
     assert (failed.returncode, failed.stdout, failed.stderr) == (code, "", said + "\n")

@@ -10,9 +10,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.preloaded import TRAX
 from tests.support.ray_cluster import APP, PROJECT, Cluster, RayEngine, WholeCluster
 from tests.support.waiting import until
-from tests.support.warm import TRAX
 
 from trax import Submission, Trax
 from trax.errors import DefinitionError

@@ -19,7 +19,7 @@ pytestmark = IN_MEMORY_TOO
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 
-class Yard(Harness):
+class DeadLetterHarness(Harness):
     """Jobs that fail until their trouble is over."""
 
     trouble = True
@@ -31,23 +31,23 @@ class Yard(Harness):
 
 
 @pytest.fixture
-async def h(url: str) -> AsyncGenerator[Yard]:
+async def h(url: str) -> AsyncGenerator[DeadLetterHarness]:
     app = Trax(url, max_active_jobs=None)
-    yard = Yard(app, now=NOON)
+    harness = DeadLetterHarness(app, now=NOON)
 
     @app.train(retry=Retry(max_retries=1))
     async def load(table: str) -> None:
-        if yard.trouble and table.startswith("disk"):
+        if harness.trouble and table.startswith("disk"):
             raise OSError(f"no room for {len(table)} rows of '{table}'")
-        if yard.trouble:
+        if harness.trouble:
             raise LookupError(f"no table '{table}'")
 
     app.schedule(load, "nightly", "disk of the night", every(days=1), max_retries=1)
-    async with yard:
-        yield yard
+    async with harness:
+        yield harness
 
 
-async def test_letters_of_the_same_trouble_are_one_group(h: Yard) -> None:
+async def test_letters_of_the_same_trouble_are_one_group(h: DeadLetterHarness) -> None:
     await h.gives_up("disk one", "users")
     await h.gives_up("disk number two")
 
@@ -62,7 +62,7 @@ async def test_letters_of_the_same_trouble_are_one_group(h: Yard) -> None:
     assert [letter.fingerprint for letter in alike] == [full.fingerprint] * 3
 
 
-async def test_a_letter_remembers_the_run_that_failed_last(h: Yard) -> None:
+async def test_a_letter_remembers_the_run_that_failed_last(h: DeadLetterHarness) -> None:
     await h.gives_up("users")
 
     for letter in await h.app.dead_letters.list():
@@ -71,7 +71,7 @@ async def test_a_letter_remembers_the_run_that_failed_last(h: Yard) -> None:
         assert (run.input, run.failure_reason) == (letter.input, letter.failure_reason)
 
 
-async def test_one_is_requeued_as_a_canary_and_then_the_rest(h: Yard) -> None:
+async def test_one_is_requeued_as_a_canary_and_then_the_rest(h: DeadLetterHarness) -> None:
     await h.gives_up("disk one", "disk two", "disk three", "users")
     (full, _) = await h.app.dead_letters.groups()
     h.trouble = False
@@ -87,7 +87,7 @@ async def test_one_is_requeued_as_a_canary_and_then_the_rest(h: Yard) -> None:
     assert len(await h.app.executions.list(state="completed")) == 4
 
 
-async def test_a_group_is_acknowledged(h: Yard) -> None:
+async def test_a_group_is_acknowledged(h: DeadLetterHarness) -> None:
     await h.gives_up("disk one", "users")
     (full, missing) = await h.app.dead_letters.groups()
 
@@ -98,7 +98,7 @@ async def test_a_group_is_acknowledged(h: Yard) -> None:
     assert await h.app.dead_letters.groups() == [full]
 
 
-async def test_letters_must_be_named(h: Yard) -> None:
+async def test_letters_must_be_named(h: DeadLetterHarness) -> None:
     with pytest.raises(TraxError, match="either ids or a fingerprint"):
         await h.app.dead_letters.requeue()
     with pytest.raises(TraxError, match="either ids or a fingerprint"):

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tests.support.flow_manager import Yard
+from tests.support.manager_harness import ManagerHarness
 from tests.support.running import run_queued
 
 from trax import Group, InvalidInput, Item, NotFound, current, every
@@ -25,9 +25,9 @@ TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)
 
 
-def yard(url: str, *, priority: int = 0) -> Yard:
+def build_harness(url: str, *, priority: int = 0) -> ManagerHarness:
     """`scan` every five minutes, with the dormant `load-a`, `load-b`, `load-c`, and others beside it."""
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     root = h.schedule(h.job, "scan", "scan", FIVE_MINUTES)
     loads = [Item(one, f"stored-{one}", depends_on="scan") for one in "abc"]
     root.include_many(h.job, "load", loads, dormant=True, group=Group("loads", priority=priority))
@@ -51,7 +51,7 @@ def waking(*wanted: tuple[str, Any], force: bool = False) -> Callable[[], Awaita
 
 
 async def test_a_synchronous_junction_wakes_them_from_its_thread(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     woken: list[int] = []
 
     @h.app.train
@@ -72,7 +72,7 @@ async def test_a_synchronous_junction_wakes_them_from_its_thread(url: str) -> No
 
 
 async def test_a_refused_activation_in_a_synchronous_junction_fails_the_run(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
 
     @h.app.train
     def scan(_: str) -> None:
@@ -91,7 +91,7 @@ async def test_a_refused_activation_in_a_synchronous_junction_fails_the_run(url:
 async def test_a_synchronous_junction_without_a_manifest_activates_no_dependents(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
 
     @h.app.train
     def scan(_: str) -> int:
@@ -103,31 +103,31 @@ async def test_a_synchronous_junction_without_a_manifest_activates_no_dependents
         assert "no dependents to activate" in caplog.text
 
 
-async def scanning(h: Yard, *wanted: tuple[str, Any], force: bool = False) -> None:
+async def scanning(h: ManagerHarness, *wanted: tuple[str, Any], force: bool = False) -> None:
     """One run of `scan` that wakes these."""
     h.during["scan"] = waking(*wanted, force=force)
     await h.app.manifests.trigger("scan")
     await run_queued(h)
 
 
-def dormant(h: Yard) -> dict[str | None, Any]:
+def dormant(h: ManagerHarness) -> dict[str | None, Any]:
     """The entries written by an activation: manifest and input."""
     return {entry.manifest: entry.input for entry in h.queued() if entry.origin is Origin.DORMANT}
 
 
-async def held(h: Yard) -> None:
+async def held(h: ManagerHarness) -> None:
     """Keep woken entries in the queue, to look at them."""
     await h.app.groups.update("loads", enabled=False)
 
 
-async def refusal(h: Yard) -> str | None:
+async def refusal(h: ManagerHarness) -> str | None:
     """What the last run of `scan` failed with."""
     runs = await h.app.executions.list(train="job")
     return next(run.failure_exception for run in runs if run.manifest == "scan")
 
 
 async def test_a_dormant_dependent_sleeps_through_the_success_of_its_parent(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await h.run_until_idle()
         await h.app.manifests.enable("load-a")
         await h.run_until_idle()
@@ -136,7 +136,7 @@ async def test_a_dormant_dependent_sleeps_through_the_success_of_its_parent(url:
 
 
 async def test_waking_one_queues_it_with_the_input_given_and_before_others(url: str) -> None:
-    async with yard(url, priority=10) as h:
+    async with build_harness(url, priority=10) as h:
         await held(h)
 
         await scanning(h, ("load-a", "rows 1 to 9"))
@@ -147,7 +147,7 @@ async def test_waking_one_queues_it_with_the_input_given_and_before_others(url: 
 
 
 async def test_the_boost_ends_at_the_highest_priority(url: str) -> None:
-    async with yard(url, priority=20) as h:
+    async with build_harness(url, priority=20) as h:
         await held(h)
 
         await scanning(h, ("load-a", "x"))
@@ -156,7 +156,7 @@ async def test_the_boost_ends_at_the_highest_priority(url: str) -> None:
 
 
 async def test_an_activated_dependent_runs_once_and_becomes_dormant_again(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await scanning(h, ("load-a", "A"), ("load-c", "C"))
         h.during.clear()
         await h.run_until_idle()
@@ -177,7 +177,7 @@ async def test_activate_returns_the_number_of_activated_manifests(url: str) -> N
         counts.append(await run.activate_many([("load-a", "A"), ("load-b", "B"), ("load-c", "C")]))
         counts.append(await run.activate_many([]))
 
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         h.during["scan"] = activate
         await h.manage()
         await run_queued(h)
@@ -186,7 +186,7 @@ async def test_activate_returns_the_number_of_activated_manifests(url: str) -> N
 
 
 async def test_one_that_may_not_be_woken_from_here_leaves_no_entry_at_all(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         for wrong, error in {
             "load-z": NotFound,
             "plain": DefinitionError,
@@ -201,7 +201,7 @@ async def test_one_that_may_not_be_woken_from_here_leaves_no_entry_at_all(url: s
 
 
 async def test_an_input_its_train_refuses_leaves_no_entry_at_all(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await scanning(h, ("load-a", "A"), ("load-b", 7))
 
         assert await refusal(h) == InvalidInput.__name__
@@ -209,7 +209,7 @@ async def test_an_input_its_train_refuses_leaves_no_entry_at_all(url: str) -> No
 
 
 async def test_an_input_that_measures_too_much_leaves_no_entry_at_all(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await h.app.settings.update(max_input_bytes=20)
 
         await scanning(h, ("load-a", "A"), ("load-b", "x" * 19))
@@ -219,7 +219,7 @@ async def test_an_input_that_measures_too_much_leaves_no_entry_at_all(url: str) 
 
 
 async def test_a_run_that_fails_after_waking_others_has_woken_them(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await held(h)
         h.errors["scan"] = RuntimeError("later on")
 
@@ -231,7 +231,7 @@ async def test_a_run_that_fails_after_waking_others_has_woken_them(url: str) -> 
 async def test_outside_a_scheduled_run_activation_does_nothing_and_warns(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         h.during["scan"] = waking(("load-a", "A"))
 
         await h.app.run(h.job, "scan")
@@ -249,7 +249,7 @@ async def test_outside_a_scheduled_run_activation_does_nothing_and_warns(
 async def test_one_that_is_queued_or_active_is_passed_over_and_the_others_are_woken(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await held(h)
         await scanning(h, ("load-a", "first"))
         h.insert_run("load-b")
@@ -264,7 +264,7 @@ async def test_one_that_is_queued_or_active_is_passed_over_and_the_others_are_wo
 async def test_a_dead_letter_refuses_activation_unless_it_is_forced(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         h.change_manifest("load-a", max_retries=1)
         h.errors["bad"] = RuntimeError("no luck")
         await scanning(h, ("load-a", "bad"))
@@ -280,7 +280,7 @@ async def test_a_dead_letter_refuses_activation_unless_it_is_forced(
         assert dormant(h) == {"load-a": "good", "load-b": "B"}
 
 
-async def fail_for_good(h: Yard, external_id: str, value: str) -> None:
+async def fail_for_good(h: ManagerHarness, external_id: str, value: str) -> None:
     """Wake it with an input that it fails with, until it gives up; nothing else runs meanwhile."""
     h.errors[value] = RuntimeError("no luck")
     await scanning(h, (external_id, value))
@@ -292,7 +292,7 @@ async def fail_for_good(h: Yard, external_id: str, value: str) -> None:
 
 
 async def test_a_dormant_run_that_fails_is_tried_again_with_the_input_it_was_woken_with(url: str) -> None:
-    async with yard(url, priority=10) as h:
+    async with build_harness(url, priority=10) as h:
         h.errors["rows 1 to 9"] = RuntimeError("no luck")
         await scanning(h, ("load-a", "rows 1 to 9"), ("load-b", "B"))
 
@@ -309,7 +309,7 @@ async def test_a_dormant_run_that_fails_is_tried_again_with_the_input_it_was_wok
 
 
 async def test_a_dormant_run_is_tried_again_with_its_input_though_records_keep_none(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await h.app.settings.update(save_inputs=False)
         h.errors["secret"] = RuntimeError("no luck")
         await scanning(h, ("load-a", "secret"))
@@ -320,7 +320,7 @@ async def test_a_dormant_run_is_tried_again_with_its_input_though_records_keep_n
 
 
 async def test_a_dormant_run_that_timed_out_is_tried_again_with_its_input_if_that_counts(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await h.app.settings.update(timeout_counts_as_failure=True)
         h.change_manifest("load-a", timeout_seconds=60)
 
@@ -340,7 +340,7 @@ async def test_a_dormant_run_that_timed_out_is_tried_again_with_its_input_if_tha
 
 
 async def test_a_dormant_run_that_keeps_failing_becomes_a_dead_letter_with_its_input(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await fail_for_good(h, "load-a", "bad")
 
         (letter,) = await h.letters()
@@ -349,7 +349,7 @@ async def test_a_dormant_run_that_keeps_failing_becomes_a_dead_letter_with_its_i
 
 
 async def test_a_requeued_dormant_run_has_the_input_it_failed_with(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await fail_for_good(h, "load-a", "bad")
         h.errors.clear()
         (letter,) = await h.letters()
@@ -363,7 +363,7 @@ async def test_a_requeued_dormant_run_has_the_input_it_failed_with(url: str) -> 
 async def test_a_retry_that_waits_is_not_replaced_by_another_activation(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         h.errors["first"] = RuntimeError("no luck")
         await scanning(h, ("load-a", "first"))
         await h.manage()
@@ -375,7 +375,7 @@ async def test_a_retry_that_waits_is_not_replaced_by_another_activation(
 
 
 async def test_a_disabled_dormant_dependent_can_be_woken_all_the_same(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await h.app.manifests.disable("load-a")
 
         await scanning(h, ("load-a", "A"))
@@ -384,7 +384,7 @@ async def test_a_disabled_dormant_dependent_can_be_woken_all_the_same(url: str) 
 
 
 async def test_naming_one_twice_wakes_it_once_with_the_last_input(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await held(h)
 
         await scanning(h, ("load-a", "first"), ("load-a", "last"))
@@ -399,7 +399,7 @@ async def test_a_run_inside_another_wakes_the_dependents_of_the_manifest_around_
         manifests.append(this_run().manifest)
         await this_run().activate("load-a", "A")
 
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await held(h)
         h.during["scan"] = lambda: h.app.run(h.job, "inner")
         h.during["inner"] = lambda: h.app.run(h.job, "innermost")
@@ -417,7 +417,7 @@ async def test_a_run_inside_another_wakes_the_dependents_of_the_manifest_around_
 async def test_a_run_inside_a_synchronous_one_wakes_the_dependents_of_the_manifest_around_it(
     url: str,
 ) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
 
     @h.app.train
     def inner(value: str) -> int:
@@ -435,7 +435,7 @@ async def test_a_run_inside_a_synchronous_one_wakes_the_dependents_of_the_manife
 
 
 async def test_an_activated_dependent_cannot_activate_its_siblings(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         h.during["A"] = waking(("load-b", "B"))
 
         await scanning(h, ("load-a", "A"))
@@ -445,7 +445,7 @@ async def test_an_activated_dependent_cannot_activate_its_siblings(url: str) -> 
         assert "B" not in h.ran
 
 
-async def letter_of(h: Yard, woken_with: str) -> DeadLetter:
+async def letter_of(h: ManagerHarness, woken_with: str) -> DeadLetter:
     """Have a dormant one give up after it was woken with this."""
     h.change_manifest("load-a", max_retries=1)
     h.errors[woken_with] = RuntimeError("no luck")
@@ -458,7 +458,7 @@ async def letter_of(h: Yard, woken_with: str) -> DeadLetter:
 
 
 async def test_a_letter_shows_and_requeues_the_input_it_was_woken_with(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         letter = await letter_of(h, "rows 1 to 9")
 
         await h.app.dead_letters.requeue([letter.id])
@@ -472,7 +472,7 @@ async def test_a_letter_shows_and_requeues_the_input_it_was_woken_with(url: str)
 
 
 async def test_a_requeued_letter_does_not_vanish_into_an_activation_with_another_input(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         letter = await letter_of(h, "rows 1 to 9")
         await held(h)
         await scanning(h, ("load-a", "rows 10 to 19"), force=True)

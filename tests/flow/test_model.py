@@ -62,7 +62,7 @@ turns = st.builds(
     Turn,
     minutes=st.sampled_from([0, 0, 1, 2, 5, 7, 10, 20, 40, 61, 7 * 60, 24 * 60, 3 * 24 * 60]),
     cycles=st.sampled_from([0, 1, ALL, ALL, ALL]),
-    takes=st.sampled_from([0, 1, 1, 2, 3]),
+    starts=st.sampled_from([0, 1, 1, 2, 3]),
     hows=st.lists(hows, max_size=3).map(tuple),
     in_one_batch=st.booleans(),
 )
@@ -269,15 +269,15 @@ class AnyFault(RuleBasedStateMachine):
         with self.site.fault(fault):
             self.site.end(run, how)
 
-    @rule(minutes=st.sampled_from([0, 1, 5, 25, 60 * 24]), takes=st.booleans(), fault=faults)
-    def go_on(self, minutes: int, takes: bool, fault: Fault | None) -> None:
+    @rule(minutes=st.sampled_from([0, 1, 5, 25, 60 * 24]), starts=st.booleans(), fault=faults)
+    def go_on(self, minutes: int, starts: bool, fault: Fault | None) -> None:
         self.site.now += timedelta(minutes=minutes)
         with self.site.fault(fault):
             self.site.cycle()
         self.site.check_at_rest()
-        if takes:
+        if starts:
             with self.site.fault(fault):
-                self.site.take()
+                self.site.start_next()
 
     @invariant()
     def promises_hold(self) -> None:
@@ -351,7 +351,7 @@ def test_a_run_by_hand_that_is_cancelled_does_not_stop_what_is_to_run_once_later
 ) -> None:
     railway.declare("a1", Plan(kind="once", minutes=60))
     railway.trigger("a1")
-    railway.go_on(Turn(takes=1))
+    railway.go_on(Turn(starts=1))
     railway.switch("a1", enabled=True)
     railway.go_on(Turn(hows=("cancelled",)))
 
@@ -362,7 +362,7 @@ def test_a_run_by_hand_that_is_cancelled_does_not_stop_what_is_to_run_once_later
 
 def test_a_cancelled_once_manifest_starts_only_when_it_is_enabled(railway: EngineAndModel) -> None:
     railway.declare("a1", Plan(kind="once", minutes=5))
-    railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
+    railway.go_on(Turn(minutes=5, starts=1, hows=("cancelled",)))
 
     railway.switch_group("a", enabled=True)
     railway.go_on(Turn(minutes=1))
@@ -375,7 +375,7 @@ def test_a_cancelled_once_manifest_starts_only_when_it_is_enabled(railway: Engin
 
 def test_a_cancelled_once_manifest_runs_when_it_is_scheduled_again(railway: EngineAndModel) -> None:
     railway.declare("a1", Plan(kind="once", minutes=5))
-    railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
+    railway.go_on(Turn(minutes=5, starts=1, hows=("cancelled",)))
 
     railway.declare("a1", Plan(kind="once", minutes=5))
     railway.go_on(Turn(minutes=5))
@@ -387,9 +387,9 @@ def test_a_cancelled_retry_waits_for_the_next_occurrence_after_an_enable(
     railway: EngineAndModel,
 ) -> None:
     railway.declare("a1", HOURLY)
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
     railway.go_on(Turn())
-    railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
+    railway.go_on(Turn(minutes=5, starts=1, hows=("cancelled",)))
 
     railway.switch("a1", enabled=True)
     railway.go_on(Turn())
@@ -401,10 +401,10 @@ def test_a_cancelled_retry_waits_for_the_next_occurrence_after_an_enable(
 
 def test_a_failure_is_tried_again_though_a_run_was_cancelled_before_it(railway: EngineAndModel) -> None:
     railway.declare("a1", HOURLY)
-    railway.go_on(Turn(takes=1, hows=("cancelled",)))
+    railway.go_on(Turn(starts=1, hows=("cancelled",)))
     railway.trigger("a1")
 
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
     railway.go_on(Turn())
 
     assert [entry.origin for entry in railway.model.entries] == ["retry"]
@@ -412,20 +412,20 @@ def test_a_failure_is_tried_again_though_a_run_was_cancelled_before_it(railway: 
 
 def test_a_cancelled_run_does_not_hide_a_failure_that_ended_with_it(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
-    railway.go_on(Turn(takes=1))
+    railway.go_on(Turn(starts=1))
     railway.trigger("a1")
 
-    railway.go_on(Turn(takes=1, hows=("failure", "cancelled"), in_one_batch=True))
+    railway.go_on(Turn(starts=1, hows=("failure", "cancelled"), in_one_batch=True))
     railway.go_on(Turn())
 
     assert railway.model.dead() == ["a1"]
 
 
-@pytest.mark.parametrize("takes", [1, 2])
-def test_a_failure_for_good_needs_no_other_run_to_end_first(railway: EngineAndModel, takes: int) -> None:
+@pytest.mark.parametrize("starts", [1, 2])
+def test_a_failure_for_good_needs_no_other_run_to_end_first(railway: EngineAndModel, starts: int) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
     railway.trigger("a1")
-    railway.go_on(Turn(takes=takes, hows=("failure",)))
+    railway.go_on(Turn(starts=starts, hows=("failure",)))
 
     railway.go_on(Turn())
 
@@ -435,7 +435,7 @@ def test_a_failure_for_good_needs_no_other_run_to_end_first(railway: EngineAndMo
 
 def test_a_requeued_manifest_is_not_queued_by_its_schedule(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
     railway.go_on(Turn())
     railway.requeue("a1")
 
@@ -447,7 +447,7 @@ def test_a_requeued_manifest_is_not_queued_by_its_schedule(railway: EngineAndMod
 
 def test_a_letter_does_not_wait_for_a_delayed_trigger(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
     railway.trigger("a1", minutes=90)
     railway.go_on(Turn())
     railway.requeue("a1")
@@ -459,9 +459,9 @@ def test_a_letter_does_not_wait_for_a_delayed_trigger(railway: EngineAndModel) -
 
 def test_where_runs_overlap_a_failure_is_tried_again_once(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_instances=2))
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
     railway.go_on(Turn())
-    railway.go_on(Turn(minutes=5, takes=1))
+    railway.go_on(Turn(minutes=5, starts=1))
 
     railway.switch("a1", enabled=True)
     railway.go_on(Turn())
@@ -471,7 +471,7 @@ def test_where_runs_overlap_a_failure_is_tried_again_once(railway: EngineAndMode
 
 def test_a_new_schedule_does_not_put_off_a_dead_letter(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
 
     railway.declare("a1", Plan(kind="cron", cron="30 3 * * *", max_retries=1, starts_later=True))
     railway.go_on(Turn())
@@ -506,7 +506,7 @@ def test_a_group_that_code_enables_goes_on(railway: EngineAndModel) -> None:
 def test_a_parent_that_code_opens_wakes_who_waited_for_it(railway: EngineAndModel, parent: Plan) -> None:
     railway.deploy({"a1": replace(HOURLY, enabled=False), "a2": Plan(kind="dependent", parent="a1")})
     railway.trigger("a1")
-    railway.go_on(Turn(takes=1, hows=("success",)))
+    railway.go_on(Turn(starts=1, hows=("success",)))
     railway.go_on(Turn())
     assert railway.model.entries == []
 
@@ -518,7 +518,7 @@ def test_a_parent_that_code_opens_wakes_who_waited_for_it(railway: EngineAndMode
 
 def test_a_dependent_with_a_new_parent_is_evaluated(railway: EngineAndModel) -> None:
     railway.deploy({"a1": HOURLY, "a2": HOURLY, "b1": Plan(kind="dependent", parent="a1")})
-    railway.go_on(Turn(takes=2, hows=("failure", "success")))
+    railway.go_on(Turn(starts=2, hows=("failure", "success")))
     railway.go_on(Turn())
     assert [entry.job for entry in railway.model.entries] == ["a1"]
 
@@ -530,8 +530,8 @@ def test_a_dependent_with_a_new_parent_is_evaluated(railway: EngineAndModel) -> 
 
 def test_an_exclusion_does_not_hold_back_the_retry_of_a_dependent(railway: EngineAndModel) -> None:
     railway.deploy({"a1": HOURLY, "a2": Plan(kind="dependent", parent="a1", exclusions=("noon",))})
-    railway.go_on(Turn(minutes=30, takes=1, hows=("success",)))
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(minutes=30, starts=1, hows=("success",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
 
     railway.go_on(Turn())
 

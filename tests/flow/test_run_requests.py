@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import select
-from tests.support.flow_manager import Yard
+from tests.support.manager_harness import ManagerHarness
 from tests.support.running import run_queued
 
 from trax import Cancel, Retry, RetryAfter, Snooze, current, every
@@ -23,18 +23,18 @@ FIVE_MINUTES = every(minutes=5)
 TWO_MINUTES = timedelta(minutes=2)
 
 
-def yard(url: str, **how: Any) -> Yard:
-    made = Yard(url, TEN)
+def build_harness(url: str, **how: Any) -> ManagerHarness:
+    made = ManagerHarness(url, TEN)
     made.schedule(made.job, "sync", "sync", FIVE_MINUTES, **how)
     return made
 
 
-async def runs(h: Yard) -> list[Metadata]:
+async def runs(h: ManagerHarness) -> list[Metadata]:
     """The runs of `job`, oldest first."""
     return (await h.app.executions.list(train="job"))[::-1]
 
 
-async def alone(h: Yard, error: Exception) -> WorkQueueEntry:
+async def alone(h: ManagerHarness, error: Exception) -> WorkQueueEntry:
     """A job without a manifest that runs and raises this."""
     h.errors["alone"] = error
     entry = await h.app.queue(h.job, "alone")
@@ -46,7 +46,7 @@ async def alone(h: Yard, error: Exception) -> WorkQueueEntry:
 
 
 async def test_a_manifest_is_retried_at_the_time_its_run_requested(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await h.fails("sync", error=RetryAfter(TWO_MINUTES, "the quota is used up"))
 
         assert await h.manage() == ["sync"]
@@ -58,7 +58,7 @@ async def test_a_manifest_is_retried_at_the_time_its_run_requested(url: str) -> 
 
 
 async def test_a_requested_retry_delay_counts_from_the_end_of_the_run(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await h.fails("sync", error=RetryAfter(TWO_MINUTES))
         await h.advance(minutes=1)
 
@@ -68,7 +68,7 @@ async def test_a_requested_retry_delay_counts_from_the_end_of_the_run(url: str) 
 
 
 async def test_a_requested_retry_counts_as_a_failure(url: str) -> None:
-    async with yard(url, max_retries=2) as h:
+    async with build_harness(url, max_retries=2) as h:
         await h.fails("sync", 2, error=RetryAfter(TWO_MINUTES))
         await h.manage()
 
@@ -77,7 +77,7 @@ async def test_a_requested_retry_counts_as_a_failure(url: str) -> None:
 
 
 async def test_the_failure_after_a_requested_retry_waits_by_the_policy(url: str) -> None:
-    async with yard(url, max_retries=9) as h:
+    async with build_harness(url, max_retries=9) as h:
         await h.fails("sync", error=RetryAfter(TWO_MINUTES))
         await h.fails("sync")
         await h.manage()
@@ -86,7 +86,7 @@ async def test_the_failure_after_a_requested_retry_waits_by_the_policy(url: str)
 
 
 async def test_a_single_job_is_retried_at_the_time_it_requested(url: str) -> None:
-    async with Yard(url, TEN) as h:
+    async with ManagerHarness(url, TEN) as h:
         entry = await alone(h, RetryAfter(TWO_MINUTES))
 
         (waiting,) = h.queued()
@@ -101,7 +101,7 @@ async def test_a_single_job_is_retried_at_the_time_it_requested(url: str) -> Non
 
 
 async def test_a_single_job_that_exceeds_its_requested_retries_becomes_a_dead_letter(url: str) -> None:
-    async with Yard(url, TEN, default_max_retries=1) as h:
+    async with ManagerHarness(url, TEN, default_max_retries=1) as h:
         await alone(h, RetryAfter(TWO_MINUTES, "the quota is used up"))
 
         (letter,) = await h.letters()
@@ -112,7 +112,7 @@ async def test_a_single_job_that_exceeds_its_requested_retries_becomes_a_dead_le
 
 
 async def test_giving_up_comes_before_trying_again(url: str) -> None:
-    async with yard(url, retry=Retry(give_up_on=(RetryAfter,))) as h:
+    async with build_harness(url, retry=Retry(give_up_on=(RetryAfter,))) as h:
         await h.fails("sync", error=RetryAfter(TWO_MINUTES))
         await h.manage()
 
@@ -130,7 +130,7 @@ async def test_a_snoozed_manifest_runs_again_then_for_the_same_occurrence_and_un
         assert run is not None
         occurrences.append((run.scheduled_for, run.attempt))
 
-    async with yard(url, max_retries=1) as h:
+    async with build_harness(url, max_retries=1) as h:
         h.during["sync"] = note
         h.errors["sync"] = Snooze(TWO_MINUTES, "the file is not there yet")
         await h.run_until_idle()
@@ -151,7 +151,7 @@ async def test_a_snoozed_manifest_runs_again_then_for_the_same_occurrence_and_un
 
 
 async def test_the_record_of_a_snoozed_run_shows_when_it_runs_again(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         h.errors["sync"] = Snooze(TWO_MINUTES, "the file is not there yet")
         await h.run_until_idle()
 
@@ -161,7 +161,7 @@ async def test_the_record_of_a_snoozed_run_shows_when_it_runs_again(url: str) ->
 
 
 async def test_a_snoozed_job_alone_goes_back_to_the_queue_uncounted(url: str) -> None:
-    async with Yard(url, TEN, default_max_retries=1) as h:
+    async with ManagerHarness(url, TEN, default_max_retries=1) as h:
         entry = await alone(h, Snooze(TWO_MINUTES))
 
         (waiting,) = h.queued()
@@ -173,7 +173,7 @@ async def test_a_snoozed_job_alone_goes_back_to_the_queue_uncounted(url: str) ->
 
 
 async def test_snoozing_between_failures_keeps_their_count(url: str) -> None:
-    async with yard(url, max_retries=3) as h:
+    async with build_harness(url, max_retries=3) as h:
         await h.fails("sync")
         await h.fails("sync", error=Snooze(TWO_MINUTES))
         assert (await h.manifest("sync")).failure_count == 1
@@ -185,7 +185,7 @@ async def test_snoozing_between_failures_keeps_their_count(url: str) -> None:
 
 
 async def test_a_run_may_be_put_off_although_the_next_one_is_queued_already(url: str) -> None:
-    async with yard(url, max_instances=2) as h:
+    async with build_harness(url, max_instances=2) as h:
 
         async def outlast_the_interval() -> None:
             await h.advance(minutes=5)
@@ -207,7 +207,7 @@ async def test_a_run_may_be_put_off_although_the_next_one_is_queued_already(url:
 
 @pytest.mark.parametrize("is_alone", [True, False])
 async def test_a_run_that_cancels_itself_ends_cancelled_with_its_reason(url: str, is_alone: bool) -> None:
-    async with yard(url, max_retries=1, enabled=not is_alone) as h:
+    async with build_harness(url, max_retries=1, enabled=not is_alone) as h:
         if is_alone:
             await alone(h, Cancel("nothing to do"))
         else:
@@ -223,7 +223,7 @@ async def test_a_run_that_cancels_itself_ends_cancelled_with_its_reason(url: str
 
 
 async def test_a_synchronous_train_may_ask_for_the_same(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     wishes: dict[str, Exception] = {
         "retry": RetryAfter(TWO_MINUTES),
         "snooze": Snooze(TWO_MINUTES),
@@ -255,7 +255,7 @@ async def test_a_synchronous_train_may_ask_for_the_same(url: str) -> None:
 async def test_run_here_and_now_they_reach_the_caller_as_they_are(
     url: str, wish: Exception, state: State
 ) -> None:
-    async with Yard(url, TEN) as h:
+    async with ManagerHarness(url, TEN) as h:
         h.errors["here"] = wish
 
         with pytest.raises(type(wish)) as raised:
@@ -271,7 +271,7 @@ async def test_run_here_and_now_they_reach_the_caller_as_they_are(
     "error", [Snooze(TWO_MINUTES), RuntimeError("no luck")], ids=["put off", "tried again"]
 )
 async def test_a_requeued_entry_has_the_current_priority_of_its_group(url: str, error: Exception) -> None:
-    async with Yard(url, TEN) as h:
+    async with ManagerHarness(url, TEN) as h:
         await h.app.queue(h.job, "sync", group="mail")
 
         async def meanwhile() -> None:

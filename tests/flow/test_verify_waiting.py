@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 from sqlalchemy import update
-from tests.support.past import NOON, add_server, add_worker
+from tests.support.edited_history import NOON, add_server, add_worker
 
 from trax import Trax
 from trax.records.verification import FindingKind

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import SecretStr
-from tests.support import heavy
+from tests.support import cpu_trains
 from tests.support.waiting import until
 
 from trax.engine.job_dispatcher import run_dispatch_cycle
@@ -68,7 +68,7 @@ class Shed:
 @pytest.fixture
 async def shed(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Shed]:
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.0)
-    app = heavy.app
+    app = cpu_trains.app
     store = await app.parts.store.open()
     worker = await Worker.start(app.parts, store)
     yield Shed(app, store, worker)
@@ -78,7 +78,7 @@ async def shed(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Shed]:
 
 
 async def test_a_cpu_train_runs_in_another_process_with_services_and_its_own_run(shed: Shed) -> None:
-    (record,) = await shed.run(heavy.look, 21)
+    (record,) = await shed.run(cpu_trains.look, 21)
 
     assert (record.state, record.failure_reason) == (State.COMPLETED, None)
     assert record.output["pid"] != os.getpid()
@@ -92,7 +92,7 @@ async def test_a_cpu_train_runs_in_another_process_with_services_and_its_own_run
 
 
 async def test_a_process_is_used_again_and_there_are_no_more_than_slots(shed: Shed) -> None:
-    records = await shed.run(heavy.look, *range(8))
+    records = await shed.run(cpu_trains.look, *range(8))
 
     assert [record.state for record in records] == [State.COMPLETED] * 8
     assert len({record.output["pid"] for record in records}) <= 2
@@ -113,7 +113,7 @@ async def test_a_process_is_used_again_and_there_are_no_more_than_slots(shed: Sh
 async def test_a_failing_or_crashing_cpu_run_fails_alone(
     shed: Shed, what: str, exception: str, reason: str
 ) -> None:
-    failed, fine = await shed.run(heavy.fail, what), await shed.run(heavy.look, 1)
+    failed, fine = await shed.run(cpu_trains.fail, what), await shed.run(cpu_trains.look, 1)
 
     assert (failed[0].state, failed[0].failure_exception, failed[0].failure_reason) == (
         State.FAILED,
@@ -124,20 +124,20 @@ async def test_a_failing_or_crashing_cpu_run_fails_alone(
 
 
 async def test_an_interrupt_that_an_async_run_raises_fails_it_alone(shed: Shed) -> None:
-    failed, fine = await shed.run(heavy.interrupt, 7), await shed.run(heavy.look, 1)
+    failed, fine = await shed.run(cpu_trains.interrupt, 7), await shed.run(cpu_trains.look, 1)
 
     assert (failed[0].state, failed[0].failure_exception) == (State.FAILED, "KeyboardInterrupt")
     assert fine[-1].state is State.COMPLETED
 
 
 async def test_the_place_of_a_failure_is_known(shed: Shed) -> None:
-    (record,) = await shed.run(heavy.fail, "raise")
+    (record,) = await shed.run(cpu_trains.fail, "raise")
 
     assert record.failure_junction == "fail"
-    assert "heavy.py" in (record.stack_trace or "")
+    assert "cpu_trains.py" in (record.stack_trace or "")
 
 
-@pytest.mark.parametrize("train", [heavy.spin, heavy.wait], ids=["deaf", "waiting"])
+@pytest.mark.parametrize("train", [cpu_trains.spin, cpu_trains.wait], ids=["deaf", "waiting"])
 async def test_a_cancelled_run_ends_with_its_process_and_the_next_gets_a_new_one(
     shed: Shed, train: Train[Any, Any], tmp_path: Path
 ) -> None:
@@ -148,7 +148,7 @@ async def test_a_cancelled_run_ends_with_its_process_and_the_next_gets_a_new_one
     async with asyncio.timeout(60):
         while not await shed.worker.flush():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
-    records = await shed.run(heavy.look, 1)
+    records = await shed.run(cpu_trains.look, 1)
 
     assert [record.state for record in records] == [State.CANCELLED, State.COMPLETED]
 
@@ -157,7 +157,7 @@ async def test_a_run_that_listens_may_tidy_up(
     shed: Shed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "GRACE_SECONDS", 60.0)
-    run_id = await shed.begin(heavy.listen, tmp_path / "began")
+    run_id = await shed.begin(cpu_trains.listen, tmp_path / "began")
 
     await shed.store.call(rescue.request_cancel, [run_id])
     await shed.worker.send_heartbeat()
@@ -169,7 +169,7 @@ async def test_a_run_that_listens_may_tidy_up(
 
 
 async def test_a_run_that_must_be_interrupted_goes_back_to_the_queue(shed: Shed, tmp_path: Path) -> None:
-    await shed.begin(heavy.spin, tmp_path / "began")
+    await shed.begin(cpu_trains.spin, tmp_path / "began")
 
     async with asyncio.timeout(60):
         await shed.worker.drain(0)
@@ -181,7 +181,7 @@ async def test_a_run_that_must_be_interrupted_goes_back_to_the_queue(shed: Shed,
 
 
 async def test_a_signal_to_all_processes_is_left_to_the_worker(shed: Shed) -> None:
-    records = await shed.run(heavy.hear, signal.SIGTERM, signal.SIGINT)
+    records = await shed.run(cpu_trains.hear, signal.SIGTERM, signal.SIGINT)
 
     assert [record.state for record in records] == [State.COMPLETED] * 2
 
@@ -191,8 +191,8 @@ async def test_no_more_cpu_runs_are_claimed_than_there_are_processes(
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     worker = await Worker.start(shed.app.parts, shed.store, slots=4)
-    await shed.queue(heavy.listen, *(str(tmp_path / str(number)) for number in range(3)))
-    await shed.queue(heavy.greet, "Ada")
+    await shed.queue(cpu_trains.listen, *(str(tmp_path / str(number)) for number in range(3)))
+    await shed.queue(cpu_trains.greet, "Ada")
 
     assert await worker.claim() == 2
     assert await worker.claim() == 0
@@ -206,8 +206,8 @@ async def test_no_more_cpu_runs_are_claimed_than_there_are_processes(
 
 
 async def test_progress_log_lines_and_dependents_work_across_the_border() -> None:
-    async with Harness(heavy.app) as h:
-        await h.app.queue(heavy.report, 4)
+    async with Harness(cpu_trains.app) as h:
+        await h.app.queue(cpu_trains.report, 4)
         async with asyncio.timeout(120):
             await h.run_until_idle()
 
@@ -260,7 +260,7 @@ async def test_a_run_inside_a_cpu_run_wakes_the_dependents_of_its_manifest(
 
 
 async def test_a_cpu_train_that_cannot_be_imported_is_given_up_with_the_reason() -> None:
-    app = heavy.made()
+    app = cpu_trains.made()
     async with Harness(app) as h:
         await app.queue(app.trains.get("unreachable"), 1)
         await h.run_until_idle()
@@ -272,20 +272,20 @@ async def test_a_cpu_train_that_cannot_be_imported_is_given_up_with_the_reason()
 
 
 def test_a_train_is_found_by_its_own_name_or_within_its_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reference_to(heavy.look) == TrainReference("look", "tests.support.heavy", "look")
-    assert reference_to(heavy.look).resolve() is heavy.look
+    assert reference_to(cpu_trains.look) == TrainReference("look", "tests.support.cpu_trains", "look")
+    assert reference_to(cpu_trains.look).resolve() is cpu_trains.look
 
     reference_to.cache_clear()
-    look = heavy.look
-    monkeypatch.delattr(heavy, "look")
+    look = cpu_trains.look
+    monkeypatch.delattr(cpu_trains, "look")
 
-    assert reference_to(look) == TrainReference("look", "tests.support.heavy", "app")
+    assert reference_to(look) == TrainReference("look", "tests.support.cpu_trains", "app")
     assert reference_to(look).resolve() is look
 
 
 def test_a_train_missing_from_its_module_is_reported() -> None:
-    with pytest.raises(DefinitionError, match=r"tests.support.heavy.missing does not exist"):
-        TrainReference("look", "tests.support.heavy", "missing").resolve()
+    with pytest.raises(DefinitionError, match=r"tests.support.cpu_trains.missing does not exist"):
+        TrainReference("look", "tests.support.cpu_trains", "missing").resolve()
 
 
 def test_how_a_run_ended_travels_even_when_its_guests_cannot(caplog: pytest.LogCaptureFixture) -> None:
@@ -296,7 +296,7 @@ def test_how_a_run_ended_travels_even_when_its_guests_cannot(caplog: pytest.LogC
     assert unpack_outcome(pack_outcome(Done(Local()))) == Done(None)
     assert unpack_outcome(pack_outcome(Cancelled("enough", error=Local()))) == Cancelled("enough")
     assert "cannot be pickled" in caplog.text
-    failed = unpack_outcome(pack_outcome(Failed(heavy.Refusal("a", "b"), _described())))
+    failed = unpack_outcome(pack_outcome(Failed(cpu_trains.Refusal("a", "b"), _described())))
     assert isinstance(failed, Failed)
     assert str(failed.error) == "Refusal: a b"
 
@@ -304,7 +304,7 @@ def test_how_a_run_ended_travels_even_when_its_guests_cannot(caplog: pytest.LogC
 def _described() -> Any:
     from trax.train.outcome import describe
 
-    return describe(heavy.Refusal("a", "b"), train="fail", external_id="0" * 32, junction=None)
+    return describe(cpu_trains.Refusal("a", "b"), train="fail", external_id="0" * 32, junction=None)
 
 
 async def test_a_cpu_process_reads_the_secret_and_reveals_none_of_it(
@@ -314,7 +314,7 @@ async def test_a_cpu_process_reads_the_secret_and_reveals_none_of_it(
     plain = "hunter" + str(2) * 3
     wrong = "wrong" + plain
 
-    done, failed = await shed.run(heavy.knock, SecretStr(plain), SecretStr(wrong))
+    done, failed = await shed.run(cpu_trains.knock, SecretStr(plain), SecretStr(wrong))
 
     assert (done.state, done.output, done.input) == (State.COMPLETED, len(plain), HIDDEN)
     assert failed.failure_reason == f"nobody knows {HIDDEN}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trax.worker.parts import Parts
 
 
-class Town:
+class AppFleet:
     """Apps that know the same train, on one database; each run of it lasts until it is let go."""
 
     def __init__(self, url: str) -> None:
@@ -105,10 +105,10 @@ def note(app: Trax) -> Train[Any, Any]:
 
 
 @pytest.fixture
-async def town(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Town:
-    town = Town(postgres_url)
-    town.watch(monkeypatch)
-    return town
+async def fleet(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> AppFleet:
+    fleet = AppFleet(postgres_url)
+    fleet.watch(monkeypatch)
+    return fleet
 
 
 async def test_a_full_group_that_has_flooded_the_queue_is_refilled(url: str) -> None:
@@ -129,54 +129,54 @@ async def test_a_full_group_that_has_flooded_the_queue_is_refilled(url: str) -> 
     assert sorted(ran) == list(range(200))
 
 
-async def test_a_place_freed_by_a_server_that_was_full_before_anybody_waited(town: Town) -> None:
-    async with town.two_servers(max_active_jobs=1) as (_, other):
+async def test_a_place_freed_by_a_server_that_was_full_before_anybody_waited(fleet: AppFleet) -> None:
+    async with fleet.two_servers(max_active_jobs=1) as (_, other):
         await other.queue(note(other), "refused")
-        await town.refused_by(other)
-        town.let_go("long")
-        _, word = await town.began.get()
+        await fleet.refused_by(other)
+        fleet.let_go("long")
+        _, word = await fleet.began.get()
 
     assert word == "refused"
 
 
-async def test_a_slot_of_another_server_is_not_left_empty(town: Town) -> None:
-    async with town.two_servers(local_worker_count=1) as (busy, other):
+async def test_a_slot_of_another_server_is_not_left_empty(fleet: AppFleet) -> None:
+    async with fleet.two_servers(local_worker_count=1) as (busy, other):
         await busy.queue(note(busy), "next")
-        began = await town.began.get()
-        town.let_go("long")
+        began = await fleet.began.get()
+        fleet.let_go("long")
 
     assert began == (other, "next")
 
 
-async def test_a_place_freed_by_a_server_that_stops(town: Town) -> None:
-    async with town.two_servers(max_active_jobs=1) as (stopping, other):
+async def test_a_place_freed_by_a_server_that_stops(fleet: AppFleet) -> None:
+    async with fleet.two_servers(max_active_jobs=1) as (stopping, other):
         await other.queue(note(other), "refused")
-        await town.refused_by(other)
-        await town.stop_and_let_go(stopping, "long")
-        began = await town.began.get()
+        await fleet.refused_by(other)
+        await fleet.stop_and_let_go(stopping, "long")
+        began = await fleet.began.get()
 
     assert began == (other, "refused")
 
 
-async def test_a_place_freed_by_a_worker_that_stops(town: Town) -> None:
-    scheduler, stopping, other = (town.app(max_active_jobs=1) for _ in range(3))
+async def test_a_place_freed_by_a_worker_that_stops(fleet: AppFleet) -> None:
+    scheduler, stopping, other = (fleet.app(max_active_jobs=1) for _ in range(3))
 
-    async with town.running((scheduler, "scheduler"), (stopping, "worker")):
-        await scheduler.queue(note(scheduler), town.hold("long"))
-        await town.began.get()
-        async with town.running((other, "worker"), beside=2):
+    async with fleet.running((scheduler, "scheduler"), (stopping, "worker")):
+        await scheduler.queue(note(scheduler), fleet.hold("long"))
+        await fleet.began.get()
+        async with fleet.running((other, "worker"), beside=2):
             await scheduler.queue(note(scheduler), "refused")
-            await town.refused_by(scheduler)
-            await town.stop_and_let_go(stopping, "long")
-            began = await town.began.get()
+            await fleet.refused_by(scheduler)
+            await fleet.stop_and_let_go(stopping, "long")
+            began = await fleet.began.get()
 
     assert began == (other, "refused")
 
 
-async def test_a_run_released_by_a_stopping_server_is_claimed_by_another(town: Town) -> None:
-    async with town.two_servers(shutdown_timeout=0) as (stopping, other):
+async def test_a_run_released_by_a_stopping_server_is_claimed_by_another(fleet: AppFleet) -> None:
+    async with fleet.two_servers(shutdown_timeout=0) as (stopping, other):
         await stopping.stop()
-        began = await town.began.get()
-        town.let_go("long")
+        began = await fleet.began.get()
+        fleet.let_go("long")
 
     assert began == (other, "long")

@@ -53,7 +53,7 @@ class Cluster:
         self.withdrawn += batch
 
 
-class Yard:
+class CancellationSetup:
     """An app whose runs wait at a cluster."""
 
     def __init__(self, url: str, **settings: Any) -> None:
@@ -74,10 +74,10 @@ class Yard:
 
 
 @pytest.fixture
-async def yard(url: str) -> AsyncGenerator[Yard]:
-    yard = Yard(url)
-    async with asyncio.timeout(60), yard.h:
-        yield yard
+async def setup(url: str) -> AsyncGenerator[CancellationSetup]:
+    setup = CancellationSetup(url)
+    async with asyncio.timeout(60), setup.h:
+        yield setup
 
 
 async def test_a_running_app_hands_over_at_once_and_works_beside_it(url: str) -> None:
@@ -167,59 +167,62 @@ async def test_only_a_train_of_the_app_can_be_routed() -> None:
         app.route(work, to=Remote())
 
 
-async def test_the_submitter_of_a_cancelled_run_is_notified(yard: Yard) -> None:
-    unwanted, _ = await yard.handed_over(1), await yard.handed_over(2)
+async def test_the_submitter_of_a_cancelled_run_is_notified(setup: CancellationSetup) -> None:
+    unwanted, _ = await setup.handed_over(1), await setup.handed_over(2)
 
-    await yard.app.executions.cancel([unwanted])
+    await setup.app.executions.cancel([unwanted])
 
-    (told,) = yard.cluster.withdrawn
+    (told,) = setup.cluster.withdrawn
     assert (told.metadata_id, told.train, told.input) == (unwanted, "work", "1")
-    assert told.external_id == (await yard.app.executions.get(unwanted)).external_id
+    assert told.external_id == (await setup.app.executions.get(unwanted)).external_id
 
 
-async def test_a_started_run_is_cancelled_by_its_record_alone(yard: Yard) -> None:
-    number = await yard.handed_over(1)
-    async with yard.app.receiver() as receiver:
+async def test_a_started_run_is_cancelled_by_its_record_alone(setup: CancellationSetup) -> None:
+    number = await setup.handed_over(1)
+    async with setup.app.receiver() as receiver:
         assert await receiver.execute(number)
 
-    await yard.app.executions.cancel([number])
+    await setup.app.executions.cancel([number])
 
-    assert yard.cluster.withdrawn == []
+    assert setup.cluster.withdrawn == []
 
 
-async def test_cancelling_a_run_before_its_hand_over_notifies_no_submitter(yard: Yard) -> None:
-    await yard.app.queue(yard.work, 1)
-    await yard.h.cycle("job_dispatcher")
-    (run,) = await yard.app.executions.list()
+async def test_cancelling_a_run_before_its_hand_over_notifies_no_submitter(setup: CancellationSetup) -> None:
+    await setup.app.queue(setup.work, 1)
+    await setup.h.cycle("job_dispatcher")
+    (run,) = await setup.app.executions.list()
 
-    await yard.app.executions.cancel([run.id])
+    await setup.app.executions.cancel([run.id])
 
-    assert yard.cluster.withdrawn == []
+    assert setup.cluster.withdrawn == []
 
 
 async def test_a_failing_submitter_does_not_prevent_a_cancellation(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+    setup: CancellationSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nobody(_: object) -> None:
         raise ConnectionError("nobody there")
 
-    number = await yard.handed_over(1)
-    monkeypatch.setattr(yard.cluster, "withdraw", nobody)
+    number = await setup.handed_over(1)
+    monkeypatch.setattr(setup.cluster, "withdraw", nobody)
 
-    assert await yard.app.executions.cancel([number]) == [number]
+    assert await setup.app.executions.cancel([number]) == [number]
 
-    assert (await yard.app.executions.get(number)).state == "cancelled"
+    assert (await setup.app.executions.get(number)).state == "cancelled"
 
 
 async def test_one_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def silence(_: object) -> None:
         release.wait(60)
 
-    yard, release = Yard("memory://", hand_over_timeout=timedelta(seconds=0.05)), threading.Event()
-    monkeypatch.setattr(yard.cluster, "withdraw", silence)
-    async with asyncio.timeout(30), yard.h:
-        number = await yard.handed_over(1)
+    setup, release = (
+        CancellationSetup("memory://", hand_over_timeout=timedelta(seconds=0.05)),
+        threading.Event(),
+    )
+    monkeypatch.setattr(setup.cluster, "withdraw", silence)
+    async with asyncio.timeout(30), setup.h:
+        number = await setup.handed_over(1)
 
-        assert await yard.app.executions.cancel([number]) == [number]
+        assert await setup.app.executions.cancel([number]) == [number]
 
         release.set()

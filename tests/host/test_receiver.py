@@ -27,7 +27,7 @@ class Nobody:
     async def submit(self, batch: Any) -> None: ...
 
 
-class Yard:
+class ReceiverSetup:
     """An app whose runs wait to be taken up by hand."""
 
     def __init__(self, app: Trax) -> None:
@@ -53,28 +53,28 @@ class Yard:
 
 
 @pytest.fixture
-async def yard(url: str) -> AsyncGenerator[Yard]:
-    yard = Yard(Trax(url, max_active_jobs=None))
-    async with asyncio.timeout(60), yard.h:
-        yield yard
+async def setup(url: str) -> AsyncGenerator[ReceiverSetup]:
+    setup = ReceiverSetup(Trax(url, max_active_jobs=None))
+    async with asyncio.timeout(60), setup.h:
+        yield setup
 
 
-async def test_a_run_claimed_by_a_receiver_runs_under_its_own_record(yard: Yard) -> None:
-    run = await yard.handed_over(yard.work, 7)
+async def test_a_run_claimed_by_a_receiver_runs_under_its_own_record(setup: ReceiverSetup) -> None:
+    run = await setup.handed_over(setup.work, 7)
 
-    async with yard.app.receiver() as receiver:
+    async with setup.app.receiver() as receiver:
         assert await receiver.claim_by_id(run.id)
         await receiver.wait_until_idle()
 
-    (record,) = await yard.app.executions.list()
+    (record,) = await setup.app.executions.list()
     assert (record.id, record.state, record.output) == (run.id, State.COMPLETED, 7)
     assert (record.submitter, record.worker) == ("nobody", receiver.id)
 
 
-async def test_the_same_run_twice_and_side_by_side_is_executed_once(yard: Yard) -> None:
-    run = await yard.handed_over(yard.work, 7)
+async def test_the_same_run_twice_and_side_by_side_is_executed_once(setup: ReceiverSetup) -> None:
+    run = await setup.handed_over(setup.work, 7)
 
-    async with yard.app.receiver() as one, yard.app.receiver() as other:
+    async with setup.app.receiver() as one, setup.app.receiver() as other:
         ends = [one, other, one, other]
         taken = await asyncio.gather(*(receiver.claim_by_id(run.id) for receiver in ends))
         await asyncio.gather(one.wait_until_idle(), other.wait_until_idle())
@@ -82,56 +82,58 @@ async def test_the_same_run_twice_and_side_by_side_is_executed_once(yard: Yard) 
 
     assert sorted(taken) == [False, False, False, True]
     assert not again
-    assert yard.ran == [7]
+    assert setup.ran == [7]
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.PENDING])
-async def test_a_run_that_is_not_pending_is_not_claimed_and_is_unchanged(yard: Yard, state: State) -> None:
-    run = await yard.handed_over(yard.work, 7)
-    store = await yard.app.parts.store.open()
+async def test_a_run_that_is_not_pending_is_not_claimed_and_is_unchanged(
+    setup: ReceiverSetup, state: State
+) -> None:
+    run = await setup.handed_over(setup.work, 7)
+    store = await setup.app.parts.store.open()
     ended = None if state is State.IN_PROGRESS else run.created_at
     await store.call(_change, run.id, state=state, started_at=run.created_at, ended_at=ended)
-    before = await yard.app.executions.get(run.id)
+    before = await setup.app.executions.get(run.id)
 
-    async with yard.app.receiver() as receiver:
+    async with setup.app.receiver() as receiver:
         assert not await receiver.claim_by_id(run.id)
 
-    assert await yard.app.executions.get(run.id) == before
-    assert yard.ran == []
+    assert await setup.app.executions.get(run.id) == before
+    assert setup.ran == []
 
 
-async def test_a_run_that_does_not_exist_is_an_error(yard: Yard) -> None:
-    async with yard.app.receiver() as receiver:
+async def test_a_run_that_does_not_exist_is_an_error(setup: ReceiverSetup) -> None:
+    async with setup.app.receiver() as receiver:
         with pytest.raises(NotFound, match="no execution 4711"):
             await receiver.claim_by_id(4711)
 
 
-async def test_a_run_without_code_here_stays_pending_for_others(yard: Yard) -> None:
-    run = await yard.handed_over(yard.work, 7)
-    store = await yard.app.parts.store.open()
+async def test_a_run_without_code_here_stays_pending_for_others(setup: ReceiverSetup) -> None:
+    run = await setup.handed_over(setup.work, 7)
+    store = await setup.app.parts.store.open()
     await store.call(_change, run.id, train="foreign")
 
-    async with yard.app.receiver() as receiver:
+    async with setup.app.receiver() as receiver:
         with pytest.raises(UnknownTrain, match="'foreign'"):
             await receiver.claim_by_id(run.id)
 
-    assert (await yard.app.executions.get(run.id)).state == State.PENDING
+    assert (await setup.app.executions.get(run.id)).state == State.PENDING
 
 
 @pytest.mark.parametrize("spoiled", [None, '"seven"'])
 async def test_a_missing_or_unfit_input_is_dead_lettered_with_the_reason(
-    yard: Yard, spoiled: str | None
+    setup: ReceiverSetup, spoiled: str | None
 ) -> None:
-    run = await yard.handed_over(yard.work, 7)
-    store = await yard.app.parts.store.open()
+    run = await setup.handed_over(setup.work, 7)
+    store = await setup.app.parts.store.open()
     await store.call(_change, run.id, input=spoiled)
 
-    async with yard.app.receiver() as receiver:
+    async with setup.app.receiver() as receiver:
         assert await receiver.claim_by_id(run.id)
         await receiver.wait_until_idle()
 
-    record = await yard.app.executions.get(run.id)
-    (letter,) = await yard.app.dead_letters.list()
+    record = await setup.app.executions.get(run.id)
+    (letter,) = await setup.app.dead_letters.list()
     assert (record.state, record.failure_exception) == (State.FAILED, "InvalidInput")
     assert "train 'work': invalid input" in str(record.failure_reason)
     assert "train 'work': invalid input" in letter.reason
@@ -142,28 +144,28 @@ def _change(connection: Connection, metadata_id: int, **columns: Any) -> None:
     connection.execute(metadata.update().where(metadata.c.id == metadata_id).values(**columns))
 
 
-async def test_two_trains_with_the_same_input_type_are_distinguished_by_name(yard: Yard) -> None:
-    @yard.app.train
+async def test_two_trains_with_the_same_input_type_are_distinguished_by_name(setup: ReceiverSetup) -> None:
+    @setup.app.train
     async def other(number: int) -> str:
         return f"other {number}"
 
-    run = await yard.handed_over(other, 7)
+    run = await setup.handed_over(other, 7)
 
-    async with yard.app.receiver() as receiver:
+    async with setup.app.receiver() as receiver:
         await receiver.claim_by_id(run.id)
         await receiver.wait_until_idle()
 
-    assert (await yard.app.executions.get(run.id)).output == "other 7"
+    assert (await setup.app.executions.get(run.id)).output == "other 7"
 
 
-async def test_leaving_the_block_ends_the_runs_and_unregisters_the_worker(yard: Yard) -> None:
-    run = await yard.handed_over(yard.work, 7)
+async def test_leaving_the_block_ends_the_runs_and_unregisters_the_worker(setup: ReceiverSetup) -> None:
+    run = await setup.handed_over(setup.work, 7)
 
-    async with yard.app.receiver() as receiver:
+    async with setup.app.receiver() as receiver:
         await receiver.claim_by_id(run.id)
 
-    assert (await yard.app.executions.get(run.id)).state == State.COMPLETED
-    store = await yard.app.parts.store.open()
+    assert (await setup.app.executions.get(run.id)).state == State.COMPLETED
+    store = await setup.app.parts.store.open()
     assert await store.ask(_workers) == 0
 
 
@@ -172,19 +174,19 @@ def _workers(connection: Connection) -> int:
 
 
 async def test_inline_executes_within_the_hand_over_with_the_same_records(url: str) -> None:
-    yard = Yard(Trax(url))
-    yard.app.submitters.default = Inline(yard.app)
-    yard.app.schedule(yard.work, "good", 1, every(hours=1))
-    yard.app.schedule(yard.work, "bad", -1, every(hours=1))
+    setup = ReceiverSetup(Trax(url))
+    setup.app.submitters.default = Inline(setup.app)
+    setup.app.schedule(setup.work, "good", 1, every(hours=1))
+    setup.app.schedule(setup.work, "bad", -1, every(hours=1))
 
-    async with asyncio.timeout(60), yard.h:
-        await yard.h.run_until_idle()
+    async with asyncio.timeout(60), setup.h:
+        await setup.h.run_until_idle()
 
-        good, bad = await yard.app.manifests.get("good"), await yard.app.manifests.get("bad")
-        assert (good.last_successful_run, good.failure_count) == (yard.h.now, 0)
+        good, bad = await setup.app.manifests.get("good"), await setup.app.manifests.get("bad")
+        assert (good.last_successful_run, good.failure_count) == (setup.h.now, 0)
         assert (bad.last_successful_run, bad.failure_count) == (None, 1)
-        assert sorted(yard.ran) == [-1, 1]
-        (failed,) = await yard.app.executions.list(state="failed")
+        assert sorted(setup.ran) == [-1, 1]
+        (failed,) = await setup.app.executions.list(state="failed")
         assert (failed.failure_exception, failed.failure_junction) == ("ValueError", "work")
 
 

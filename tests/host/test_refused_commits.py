@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from tests.support.answers import full_notify_queue, refused_commits
 from tests.support.databases import PostgresDatabases
+from tests.support.lost_answers import full_notify_queue, refused_commits
 
 from trax import StoreUnavailable, Trax, every
 from trax.errors import StoreError

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
-from tests.support import heavy
+from tests.support import cpu_trains
 from tests.support.listener import Listener, id_of, parent_of
 
 from trax import Cancel, Retry, Trax, current, every, junction
@@ -339,10 +339,10 @@ async def test_a_served_app_shows_how_busy_it_is(url: str) -> None:
 
 
 async def test_a_run_in_a_process_of_its_own_has_its_spans_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heavy.app.parts.telemetry, "now", None)  # and as before again after the test
-    heard = Listener(heavy.app)
-    async with Harness(heavy.app) as h:
-        await heavy.app.queue(heavy.in_two_steps, 21)
+    monkeypatch.setattr(cpu_trains.app.parts.telemetry, "now", None)  # and as before again after the test
+    heard = Listener(cpu_trains.app)
+    async with Harness(cpu_trains.app) as h:
+        await cpu_trains.app.queue(cpu_trains.in_two_steps, 21)
         async with asyncio.timeout(120):
             await h.run_until_idle()
 

@@ -27,7 +27,7 @@ class Nobody:
     async def submit(self, batch: Sequence[Submission]) -> None: ...
 
 
-class Yard:
+class ThreadReceiverSetup:
     """An app in a file, whose jobs, but for the first, wait until they are let go."""
 
     def __init__(self, url: str) -> None:
@@ -67,8 +67,8 @@ class Yard:
 
 
 @pytest.fixture
-def yard(tmp_path: Path) -> Yard:
-    return Yard(f"sqlite:///{tmp_path}/trax.db")
+def setup(tmp_path: Path) -> ThreadReceiverSetup:
+    return ThreadReceiverSetup(f"sqlite:///{tmp_path}/trax.db")
 
 
 @pytest.fixture
@@ -77,54 +77,56 @@ def threads() -> Generator[ThreadPoolExecutor]:
         yield threads
 
 
-def test_a_run_is_executed_while_the_caller_waits_and_only_once(yard: Yard) -> None:
-    (number,) = yard.handed_over(1)
-    resident = ThreadReceiver(app := yard.app())
-    yard.let_go.set()
+def test_a_run_is_executed_while_the_caller_waits_and_only_once(setup: ThreadReceiverSetup) -> None:
+    (number,) = setup.handed_over(1)
+    resident = ThreadReceiver(app := setup.app())
+    setup.let_go.set()
 
     assert [resident.execute(number), resident.execute(number)] == [True, False]
 
     resident.close()
     app.close()
-    assert yard.states() == ["completed"]
+    assert setup.states() == ["completed"]
 
 
 def test_a_run_beyond_the_slots_is_not_claimed_before_one_is_free(
-    yard: Yard, threads: ThreadPoolExecutor
+    setup: ThreadReceiverSetup, threads: ThreadPoolExecutor
 ) -> None:
-    _, *numbers = yard.handed_over(4)
-    resident = ThreadReceiver(app := yard.app(), slots=lambda: 2)
+    _, *numbers = setup.handed_over(4)
+    resident = ThreadReceiver(app := setup.app(), slots=lambda: 2)
 
     running = [threads.submit(resident.execute, number) for number in numbers]
-    assert yard.begun.acquire(timeout=60)
-    assert yard.begun.acquire(timeout=60)
-    assert sorted(yard.states()) == ["in_progress", "in_progress", "pending", "pending"]
-    yard.let_go.set()
+    assert setup.begun.acquire(timeout=60)
+    assert setup.begun.acquire(timeout=60)
+    assert sorted(setup.states()) == ["in_progress", "in_progress", "pending", "pending"]
+    setup.let_go.set()
 
     assert [one.result() for one in running] == [True, True, True]
     resident.close()
     app.close()
-    assert yard.states() == ["completed"] * 3 + ["pending"]
+    assert setup.states() == ["completed"] * 3 + ["pending"]
 
 
-def test_the_first_to_end_does_not_wait_for_the_others(yard: Yard, threads: ThreadPoolExecutor) -> None:
-    quick, slow = yard.handed_over(2)
-    resident = ThreadReceiver(app := yard.app(), slots=lambda: 2)
+def test_the_first_to_end_does_not_wait_for_the_others(
+    setup: ThreadReceiverSetup, threads: ThreadPoolExecutor
+) -> None:
+    quick, slow = setup.handed_over(2)
+    resident = ThreadReceiver(app := setup.app(), slots=lambda: 2)
     held = threads.submit(resident.execute, slow)
-    assert yard.begun.acquire(timeout=60)
+    assert setup.begun.acquire(timeout=60)
 
     assert resident.execute(quick)
 
-    assert yard.states() == ["in_progress", "completed"]
-    yard.let_go.set()
+    assert setup.states() == ["in_progress", "completed"]
+    setup.let_go.set()
     assert held.result()
     resident.close()
     app.close()
 
 
-def test_a_run_that_cannot_be_claimed_raises_in_the_caller(yard: Yard) -> None:
-    yard.handed_over(1)
-    resident = ThreadReceiver(app := yard.app())
+def test_a_run_that_cannot_be_claimed_raises_in_the_caller(setup: ThreadReceiverSetup) -> None:
+    setup.handed_over(1)
+    resident = ThreadReceiver(app := setup.app())
 
     with pytest.raises(NotFound, match="no execution 999"):
         resident.execute(999)
@@ -133,12 +135,14 @@ def test_a_run_that_cannot_be_claimed_raises_in_the_caller(yard: Yard) -> None:
     app.close()
 
 
-def test_one_that_cannot_move_in_tries_again_the_next_time(yard: Yard, tmp_path: Path) -> None:
-    (number,) = yard.handed_over(1)
-    yard.let_go.set()
+def test_one_that_cannot_move_in_tries_again_the_next_time(
+    setup: ThreadReceiverSetup, tmp_path: Path
+) -> None:
+    (number,) = setup.handed_over(1)
+    setup.let_go.set()
     (tmp_path / "trax.db").rename(tmp_path / "elsewhere.db")
     (tmp_path / "trax.db").mkdir()
-    resident = ThreadReceiver(app := yard.app())
+    resident = ThreadReceiver(app := setup.app())
     with pytest.raises(StoreError):
         resident.execute(number)
 

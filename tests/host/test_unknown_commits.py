@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from tests.support.answers import COMMIT, AnswerProxy, answer_proxy
+from tests.support.lost_answers import COMMIT, AnswerProxy, answer_proxy
 
 from trax import StoreUnavailable, Trax
 from trax.store.store import OPEN_DIRECT_AFTER

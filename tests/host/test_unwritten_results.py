@@ -36,7 +36,7 @@ LONG = "x" * 100_000
 """An output that needs more room than a page has."""
 
 
-class Yard:
+class UnwrittenResultSetup:
     """A worker that does nothing by itself, and a run of it that has ended and is not written."""
 
     def __init__(self, h: Harness, store: Store, worker: Worker, ran: list[int]) -> None:
@@ -69,7 +69,7 @@ class Yard:
 
 
 @asynccontextmanager
-async def yard_on(url: str, **settings: Any) -> AsyncGenerator[Yard]:
+async def yard_on(url: str, **settings: Any) -> AsyncGenerator[UnwrittenResultSetup]:
     app, ran = Trax(url, local_worker_count=5, **settings), list[int]()
 
     @app.train
@@ -80,29 +80,29 @@ async def yard_on(url: str, **settings: Any) -> AsyncGenerator[Yard]:
     async with Harness(app) as h:
         store = await app.parts.store.open()
         worker = await Worker.start(app.parts, store)
-        yield Yard(h, store, worker, ran)
+        yield UnwrittenResultSetup(h, store, worker, ran)
         await worker.drain(0)
         await worker.unregister()
 
 
 @pytest.fixture
-async def yard(url: str) -> AsyncGenerator[Yard]:
+async def setup(url: str) -> AsyncGenerator[UnwrittenResultSetup]:
     async with yard_on(url) as made:
         yield made
 
 
 async def test_the_server_is_read_only_for_a_while(postgres_url: str) -> None:
-    async with yard_on(postgres_url) as yard:
-        await yard.end(1, 2)
+    async with yard_on(postgres_url) as setup:
+        await setup.end(1, 2)
         with read_only(postgres_url):
             with pytest.raises(StoreUnavailable):  # its connections were cut
-                await yard.worker.flush()
+                await setup.worker.flush()
             for _ in range(3):
                 with pytest.raises(AccessDenied, match="is read-only"):
-                    await yard.worker.flush()
+                    await setup.worker.flush()
 
-        assert await yard.worker.flush() == 2  # on new connections, to whoever writes now
-        await yard.has_completed(1, 2)
+        assert await setup.worker.flush() == 2  # on new connections, to whoever writes now
+        await setup.has_completed(1, 2)
 
 
 async def test_a_server_goes_on_by_itself_when_it_may_write_again(postgres_url: str) -> None:
@@ -141,101 +141,101 @@ async def test_the_disk_is_full_for_a_while(tmp_path: Any, where: str) -> None:
     def pages(connection: Connection) -> int:
         return int(connection.exec_driver_sql("PRAGMA page_count").scalar_one())
 
-    async with yard_on(url) as yard:
-        await yard.end(1, 2)
-        yard.store.run(allow, yard.store.run(pages))
+    async with yard_on(url) as setup:
+        await setup.end(1, 2)
+        setup.store.run(allow, setup.store.run(pages))
         for _ in range(3):
             with pytest.raises(StoreUnavailable, match="is full"):
-                await yard.worker.flush()
-        yard.store.run(allow, 1_000_000)
+                await setup.worker.flush()
+        setup.store.run(allow, 1_000_000)
 
-        assert await yard.worker.flush() == 2
-        await yard.has_completed(1, 2)
+        assert await setup.worker.flush() == 2
+        await setup.has_completed(1, 2)
 
 
-async def test_the_tables_are_gone_for_a_while(yard: Yard) -> None:
+async def test_the_tables_are_gone_for_a_while(setup: UnwrittenResultSetup) -> None:
     def rename(connection: Connection, old: str, new: str) -> None:
         schema = "trax_" if connection.dialect.name == "sqlite" else "trax."
         target = f"trax_{new}" if connection.dialect.name == "sqlite" else new
         connection.execute(text(f"ALTER TABLE {schema}{old} RENAME TO {target}"))
 
-    await yard.end(1, 2)
-    yard.store.run(rename, "metadata", "elsewhere")
+    await setup.end(1, 2)
+    setup.store.run(rename, "metadata", "elsewhere")
     with pytest.raises(SchemaNotMigrated):
-        await yard.worker.flush()
-    yard.store.run(rename, "elsewhere", "metadata")
+        await setup.worker.flush()
+    setup.store.run(rename, "elsewhere", "metadata")
 
-    assert await yard.worker.flush() == 2
-    await yard.has_completed(1, 2)
+    assert await setup.worker.flush() == 2
+    await setup.has_completed(1, 2)
 
 
 async def test_a_lock_is_held_for_too_long(postgres_url: str) -> None:
-    async with yard_on(f"{postgres_url}?options=-c%20lock_timeout%3D100ms") as yard:
-        await yard.end(1)
+    async with yard_on(f"{postgres_url}?options=-c%20lock_timeout%3D100ms") as setup:
+        await setup.end(1)
         with psycopg.connect(postgres_url) as other:
             other.execute("LOCK TABLE trax.metadata")
             with pytest.raises(StoreUnavailable, match="lock timeout"):
-                await yard.worker.flush()
+                await setup.worker.flush()
 
-        assert await yard.worker.flush() == 1
-        await yard.has_completed(1)
+        assert await setup.worker.flush() == 1
+        await setup.has_completed(1)
 
 
 async def test_an_unknown_fault_delays_only_the_result_it_affects(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    setup: UnwrittenResultSetup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def error_for(result: RunResult) -> Exception | None:
         return StoreError("XX000: what is this?") if result.metadata_id == spoiled else None
 
-    await yard.end(1, 2, 3)
-    spoiled = (await yard.records())[0].id
+    await setup.end(1, 2, 3)
+    spoiled = (await setup.records())[0].id
     with monkeypatch.context() as patch:
         refuse_results(patch, error_for)
-        assert await yard.worker.flush() == 2
+        assert await setup.worker.flush() == 2
         for _ in range(3):  # it is tried again with each heartbeat, and reported once
-            await yard.worker.send_heartbeat()
-        states = [record.state for record in await yard.records()]
+            await setup.worker.send_heartbeat()
+        states = [record.state for record in await setup.records()]
 
     assert states == [State.IN_PROGRESS, State.COMPLETED, State.COMPLETED]
     assert caplog.text.count("the database refuses its result") == 1
-    await yard.has_completed(1, 2, 3)
+    await setup.has_completed(1, 2, 3)
 
 
 async def test_an_ending_that_is_refused_even_as_a_failure_is_written_when_it_is_accepted(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+    setup: UnwrittenResultSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await yard.end(1, 2)
-    refused = (await yard.records())[0].id
+    await setup.end(1, 2)
+    refused = (await setup.records())[0].id
     with monkeypatch.context() as patch:
         refuse_results(patch, lambda result: RowsRefused("no") if result.metadata_id == refused else None)
-        assert await yard.worker.flush() == 1
-        await yard.worker.send_heartbeat()
+        assert await setup.worker.flush() == 1
+        await setup.worker.send_heartbeat()
 
-    await yard.has_completed(1, 2)
+    await setup.has_completed(1, 2)
 
 
 async def test_long_endings_are_written_in_several_batches(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    setup: UnwrittenResultSetup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pipeline, "MAX_STATEMENT_BYTES", 3 * len(LONG))
     monkeypatch.setattr(results, "MAX_BATCH_CHARACTERS", 2 * len(LONG) + 10)
-    await yard.end(*range(5))
+    await setup.end(*range(5))
 
-    assert await yard.worker.flush() == 5
+    assert await setup.worker.flush() == 5
 
     assert "could not be written in one batch" not in caplog.text
-    await yard.has_completed(*range(5))
+    await setup.has_completed(*range(5))
 
 
 async def test_an_ending_that_no_statement_can_contain_is_recorded_as_a_failure(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with yard_on(postgres_url) as yard:
-        await yard.end(1)
+    async with yard_on(postgres_url) as setup:
+        await setup.end(1)
         with monkeypatch.context() as patch:
             patch.setattr(pipeline, "MAX_STATEMENT_BYTES", len(LONG))
-            assert await yard.worker.flush() == 1
-        (record,) = await yard.records()
+            assert await setup.worker.flush() == 1
+        (record,) = await setup.records()
 
     assert record.state is State.FAILED
     assert "one statement can have at most 100,000" in str(record.failure_reason)

@@ -41,7 +41,7 @@ class Pause:
         return result
 
 
-class Yard:
+class LostAnswerSetup:
     """One worker that does nothing by itself, and a train that waits until it is let on."""
 
     def __init__(self, h: Harness, store: Store, worker: Worker) -> None:
@@ -96,7 +96,7 @@ class Yard:
 
 
 @pytest.fixture
-async def yard(url: str) -> AsyncGenerator[Yard]:
+async def setup(url: str) -> AsyncGenerator[LostAnswerSetup]:
     app = Trax(url, local_worker_count=2)
 
     async def work(name: str) -> str:
@@ -108,43 +108,45 @@ async def yard(url: str) -> AsyncGenerator[Yard]:
     app.train(retry=Retry(max_retries=3, delay=timedelta(0)), on_completed=hear, on_failed=hear)(work)
     async with Harness(app) as h:
         store = await app.parts.store.open()
-        yards = [Yard(h, store, await Worker.start(app.parts, store))]
+        yards = [LostAnswerSetup(h, store, await Worker.start(app.parts, store))]
         yield yards[0]
         await yards[0].worker.drain(0)
         await yards[0].worker.unregister()
 
 
 async def test_a_claim_whose_answer_was_lost_goes_back_to_the_queue_uncounted(
-    yard: Yard, caplog: pytest.LogCaptureFixture
+    setup: LostAnswerSetup, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await yard.queue("Ada")
-    with yard.answers(lost), pytest.raises(StoreUnavailable):
-        await yard.worker.claim()
-    assert await yard.states() == [State.IN_PROGRESS]
+    await setup.queue("Ada")
+    with setup.answers(lost), pytest.raises(StoreUnavailable):
+        await setup.worker.claim()
+    assert await setup.states() == [State.IN_PROGRESS]
 
-    await yard.beat(2)
+    await setup.beat(2)
 
-    (stray,) = await yard.records()
-    (entry,) = await yard.app.work_queue.list()
+    (stray,) = await setup.records()
+    (entry,) = await setup.app.work_queue.list()
     assert (stray.state, stray.failure_exception) == (State.CANCELLED, "Interrupted")
-    assert (entry.status, yard.ran) == (QueueStatus.QUEUED, [])
+    assert (entry.status, setup.ran) == (QueueStatus.QUEUED, [])
     assert f"holds runs [{stray.id}] without running them" in caplog.text
-    await yard.h.run_until_idle()
-    (_, again) = await yard.records()
-    assert (again.state, again.attempt, yard.ran) == (State.COMPLETED, 1, ["Ada"])
+    await setup.h.run_until_idle()
+    (_, again) = await setup.records()
+    assert (again.state, again.attempt, setup.ran) == (State.COMPLETED, 1, ["Ada"])
 
 
-async def test_a_run_admitted_and_claimed_at_once_is_released_after_a_lost_answer(yard: Yard) -> None:
-    await yard.app.queue("work", "Ada")
-    visit: Any = partial(yard.store.call, dispatch_now, yard.store, yard.app.parts)
-    with yard.answers(lost), pytest.raises(StoreUnavailable):
-        await yard.worker.dispatch_and_claim(visit)
-    assert await yard.states() == [State.IN_PROGRESS]
+async def test_a_run_admitted_and_claimed_at_once_is_released_after_a_lost_answer(
+    setup: LostAnswerSetup,
+) -> None:
+    await setup.app.queue("work", "Ada")
+    visit: Any = partial(setup.store.call, dispatch_now, setup.store, setup.app.parts)
+    with setup.answers(lost), pytest.raises(StoreUnavailable):
+        await setup.worker.dispatch_and_claim(visit)
+    assert await setup.states() == [State.IN_PROGRESS]
 
-    await yard.beat(2)
-    await yard.h.run_until_idle()
+    await setup.beat(2)
+    await setup.h.run_until_idle()
 
-    assert await yard.states() == [State.CANCELLED, State.COMPLETED]
+    assert await setup.states() == [State.CANCELLED, State.COMPLETED]
 
 
 async def test_the_manifest_of_such_a_run_is_not_held_up_and_counts_no_failure(url: str) -> None:
@@ -156,109 +158,109 @@ async def test_the_manifest_of_such_a_run_is_not_held_up_and_counts_no_failure(u
     app.schedule(work, "daily", "Ada", every(days=1))
     async with Harness(app) as h:
         store = await app.parts.store.open()
-        yard = Yard(h, store, await Worker.start(app.parts, store))
+        setup = LostAnswerSetup(h, store, await Worker.start(app.parts, store))
         await h.cycle("manifest_manager")
         await h.cycle("job_dispatcher")
-        with yard.answers(lost), pytest.raises(StoreUnavailable):
-            await yard.worker.claim()
+        with setup.answers(lost), pytest.raises(StoreUnavailable):
+            await setup.worker.claim()
 
-        await yard.beat(2)
+        await setup.beat(2)
         await h.run_until_idle()
 
-        assert await yard.states() == [State.CANCELLED, State.COMPLETED]
+        assert await setup.states() == [State.CANCELLED, State.COMPLETED]
         assert (await app.manifests.get("daily")).failure_count == 0
-        await yard.worker.unregister()
+        await setup.worker.unregister()
 
 
-async def test_a_cancelled_orphan_is_not_run_again(yard: Yard) -> None:
-    await yard.queue("Ada")
-    with yard.answers(lost), pytest.raises(StoreUnavailable):
-        await yard.worker.claim()
-    (stray,) = await yard.records()
-    await yard.store.call(rescue.request_cancel, [stray.id])
+async def test_a_cancelled_orphan_is_not_run_again(setup: LostAnswerSetup) -> None:
+    await setup.queue("Ada")
+    with setup.answers(lost), pytest.raises(StoreUnavailable):
+        await setup.worker.claim()
+    (stray,) = await setup.records()
+    await setup.store.call(rescue.request_cancel, [stray.id])
 
-    await yard.beat(2)
-    await yard.h.run_until_idle()
+    await setup.beat(2)
+    await setup.h.run_until_idle()
 
-    (stray,) = await yard.records()
+    (stray,) = await setup.records()
     reason = "cancelled by request before it started"
-    assert (stray.state, stray.failure_reason, yard.ran) == (State.CANCELLED, reason, [])
+    assert (stray.state, stray.failure_reason, setup.ran) == (State.CANCELLED, reason, [])
 
 
-async def test_a_run_that_runs_or_waits_for_a_slot_is_no_orphan(yard: Yard) -> None:
-    yard.go_on.clear()
-    await yard.queue("one", "two", "three")
-    await yard.worker.claim()
-    yard.worker._pool.resize(3)  # pyright: ignore[reportPrivateUsage]
-    await yard.worker.claim()
+async def test_a_run_that_runs_or_waits_for_a_slot_is_no_orphan(setup: LostAnswerSetup) -> None:
+    setup.go_on.clear()
+    await setup.queue("one", "two", "three")
+    await setup.worker.claim()
+    setup.worker._pool.resize(3)  # pyright: ignore[reportPrivateUsage]
+    await setup.worker.claim()
 
-    await yard.beat(3)
-    yard.go_on.set()
-    await yard.drain()
+    await setup.beat(3)
+    setup.go_on.set()
+    await setup.drain()
 
-    assert await yard.states() == [State.COMPLETED] * 3
+    assert await setup.states() == [State.COMPLETED] * 3
 
 
 async def test_an_ended_run_with_an_unwritten_result_is_no_orphan(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+    setup: LostAnswerSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await yard.queue("Ada")
-    await yard.worker.claim()
+    await setup.queue("Ada")
+    await setup.worker.claim()
     with monkeypatch.context() as away:
         refuse_results(away, lambda _: StoreUnavailable("away"))
         with pytest.raises(StoreUnavailable):
-            await yard.drain()
+            await setup.drain()
 
-    await yard.beat(3)
+    await setup.beat(3)
 
-    assert await yard.states() == [State.COMPLETED]
+    assert await setup.states() == [State.COMPLETED]
 
 
-async def test_a_run_whose_result_is_being_written_is_no_orphan(yard: Yard) -> None:
+async def test_a_run_whose_result_is_being_written_is_no_orphan(setup: LostAnswerSetup) -> None:
     pause = Pause()
-    await yard.queue("Ada")
-    await yard.worker.claim()
-    await yard.worker._pool.wait_until_idle()  # pyright: ignore[reportPrivateUsage]
-    with yard.answers(pause):
-        flushing = asyncio.create_task(yard.worker.flush())
+    await setup.queue("Ada")
+    await setup.worker.claim()
+    await setup.worker._pool.wait_until_idle()  # pyright: ignore[reportPrivateUsage]
+    with setup.answers(pause):
+        flushing = asyncio.create_task(setup.worker.flush())
         await asyncio.to_thread(pause.reached.wait, 30)
-    known = yard.worker._run_ids()  # pyright: ignore[reportPrivateUsage]
+    known = setup.worker._run_ids()  # pyright: ignore[reportPrivateUsage]
     pause.over.set()
 
     assert await flushing == 1
-    assert known == [record.id for record in await yard.records()]
+    assert known == [record.id for record in await setup.records()]
 
 
-async def test_a_run_of_a_slow_claim_is_no_orphan(yard: Yard) -> None:
+async def test_a_run_of_a_slow_claim_is_no_orphan(setup: LostAnswerSetup) -> None:
     pause = Pause()
-    await yard.queue("Ada")
-    with yard.answers(pause):
-        claiming = asyncio.create_task(yard.worker.claim())
+    await setup.queue("Ada")
+    with setup.answers(pause):
+        claiming = asyncio.create_task(setup.worker.claim())
         await asyncio.to_thread(pause.reached.wait, 30)
-    await yard.beat(3)
+    await setup.beat(3)
     pause.over.set()
     assert await claiming == 1
-    await yard.beat(3)
-    await yard.drain()
+    await setup.beat(3)
+    await setup.drain()
 
-    assert (await yard.states(), yard.ran) == ([State.COMPLETED], ["Ada"])
+    assert (await setup.states(), setup.ran) == ([State.COMPLETED], ["Ada"])
 
 
 @pytest.mark.parametrize(("name", "state"), [("Ada", State.COMPLETED), ("fail", State.FAILED)])
 async def test_a_result_that_was_already_written_is_reported_once_without_an_alarm(
-    yard: Yard, name: str, state: State, caplog: pytest.LogCaptureFixture
+    setup: LostAnswerSetup, name: str, state: State, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await yard.queue(name)
-    await yard.worker.claim()
-    with yard.answers(lost), pytest.raises(StoreUnavailable):
-        await yard.drain()
-    assert await yard.states() == [state]
+    await setup.queue(name)
+    await setup.worker.claim()
+    with setup.answers(lost), pytest.raises(StoreUnavailable):
+        await setup.drain()
+    assert await setup.states() == [state]
 
-    assert await yard.worker.flush() == 1
-    await yard.worker._results.wait_for_hooks()  # pyright: ignore[reportPrivateUsage]
+    assert await setup.worker.flush() == 1
+    await setup.worker._results.wait_for_hooks()  # pyright: ignore[reportPrivateUsage]
 
-    (entry,) = await yard.app.work_queue.list()
-    assert (await yard.states(), yard.heard) == ([state], [state])
+    (entry,) = await setup.app.work_queue.list()
+    assert (await setup.states(), setup.heard) == ([state], [state])
     assert entry.status is (QueueStatus.QUEUED if state is State.FAILED else QueueStatus.DISPATCHED)
     assert "too late" not in caplog.text
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.conftest import NOON
 from tests.store.test_claim import WORKER
-from tests.support.held import TIMEOUT_SECONDS, WAITING
+from tests.support.open_transaction import TIMEOUT_SECONDS, WAITING
 from tests.support.waiting import until
 
 from trax.records import Origin, QueueStatus

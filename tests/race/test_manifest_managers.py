@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select, text, update
-from tests.support.flow_manager import Yard
-from tests.support.held import TIMEOUT_SECONDS, Held, someone_waits
+from tests.support.manager_harness import ManagerHarness
+from tests.support.open_transaction import TIMEOUT_SECONDS, OpenTransaction, wait_for_lock_waiter
 from tests.support.results import run_result
 from tests.support.running import run_queued
 
@@ -34,11 +34,11 @@ TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)
 
 
-def cycle(h: Yard) -> Callable[[Connection], Any]:
+def cycle(h: ManagerHarness) -> Callable[[Connection], Any]:
     return lambda connection: run_manager_cycle(connection, h.store, h.app.parts.settings, ManagerInput())
 
 
-def ending(h: Yard, external_id: str, run: int, kind: ResultKind) -> Callable[[Connection], None]:
+def ending(h: ManagerHarness, external_id: str, run: int, kind: ResultKind) -> Callable[[Connection], None]:
     """What a worker writes when a run ends: the record, then its manifest."""
     state = State.COMPLETED if kind is ResultKind.SUCCESS else State.FAILED
     manifest_id = h.manifest_id(external_id)
@@ -54,7 +54,7 @@ def ending(h: Yard, external_id: str, run: int, kind: ResultKind) -> Callable[[C
     return finish
 
 
-def insert_triggered_run(h: Yard, external_id: str) -> int:
+def insert_triggered_run(h: ManagerHarness, external_id: str) -> int:
     """A run in progress on a live worker, with its entry."""
     entry = h.insert_entry(external_id, origin="trigger", status=QueueStatus.DISPATCHED, dispatched_at=h.now)
     run = h.insert_run(external_id, entry_id=entry, worker_id=h.insert_worker(heartbeat_at=h.now))
@@ -72,12 +72,12 @@ def insert_triggered_run(h: Yard, external_id: str) -> int:
 async def test_two_managers_do_not_wait_for_each_other_and_one_manages(
     postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
-    h = Yard(postgres_url, TEN)
+    h = ManagerHarness(postgres_url, TEN)
     h.schedule_many({f"{number}": "x" for number in range(20)})
     async with h:
-        holder = Held(h, threads, lambda connection: lock(connection, [h.manifest_id("many-0")]))
+        holder = OpenTransaction(h, threads, lambda connection: lock(connection, [h.manifest_id("many-0")]))
         first = threads.submit(h.store.run, cycle(h))
-        someone_waits(h)
+        wait_for_lock_waiter(h)
 
         assert h.store.run(cycle(h)) is None, "it came back although the first has not committed"
 
@@ -89,7 +89,7 @@ async def test_two_managers_do_not_wait_for_each_other_and_one_manages(
 async def test_many_managers_at_once_write_one_entry_for_each(
     postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
-    h = Yard(postgres_url, TEN)
+    h = ManagerHarness(postgres_url, TEN)
     h.schedule_many({f"{number}": "x" for number in range(50)})
     async with h:
         cycles = [threads.submit(h.store.run, cycle(h)) for _ in range(12)]
@@ -104,14 +104,14 @@ async def test_a_manager_waits_for_the_end_of_a_run_and_sees_its_result(
     postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
     """It was asked to look while the run was active, and must not take it for active still."""
-    h = Yard(postgres_url, TEN)
+    h = ManagerHarness(postgres_url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES)
     async with h:
         run = insert_triggered_run(h, "sync")
-        finish = Held(h, threads, ending(h, "sync", run, ResultKind.FAILURE))
+        finish = OpenTransaction(h, threads, ending(h, "sync", run, ResultKind.FAILURE))
 
         managing = threads.submit(h.store.run, cycle(h))
-        someone_waits(h)
+        wait_for_lock_waiter(h)
         finish.let_go()
 
         assert len(managing.result(TIMEOUT_SECONDS).queued) == 1
@@ -121,7 +121,7 @@ async def test_a_manager_waits_for_the_end_of_a_run_and_sees_its_result(
 async def test_a_success_of_the_parent_is_not_lost_between_a_manager_and_the_end_of_a_run(
     postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
-    h = Yard(postgres_url, TEN)
+    h = ManagerHarness(postgres_url, TEN)
     h.schedule(h.job, "parent", "parent", FIVE_MINUTES).include(h.job, "child", "child")
     async with h:
         await h.run_until_idle()
@@ -129,10 +129,10 @@ async def test_a_success_of_the_parent_is_not_lost_between_a_manager_and_the_end
         await h.manage()
         run = insert_triggered_run(h, "child")
         await run_queued(h)  # the parent succeeds, and has the manager look at the child
-        finish = Held(h, threads, ending(h, "child", run, ResultKind.SUCCESS))
+        finish = OpenTransaction(h, threads, ending(h, "child", run, ResultKind.SUCCESS))
 
         managing = threads.submit(h.store.run, cycle(h))
-        someone_waits(h)
+        wait_for_lock_waiter(h)
         finish.let_go()
 
         assert len(managing.result(TIMEOUT_SECONDS).queued) == 1
@@ -142,14 +142,14 @@ async def test_a_success_of_the_parent_is_not_lost_between_a_manager_and_the_end
 async def test_the_end_of_a_run_waits_for_a_manager_and_changes_what_that_left(
     postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
-    h = Yard(postgres_url, TEN)
+    h = ManagerHarness(postgres_url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=1)
     async with h:
         run = insert_triggered_run(h, "sync")
-        manager = Held(h, threads, cycle(h))  # sees an active run and lets the manifest rest
+        manager = OpenTransaction(h, threads, cycle(h))  # sees an active run and lets the manifest rest
 
         finishing = threads.submit(h.store.run, ending(h, "sync", run, ResultKind.FAILURE))
-        someone_waits(h)
+        wait_for_lock_waiter(h)
         manager.let_go()
         finishing.result(TIMEOUT_SECONDS)
 
@@ -161,18 +161,20 @@ async def test_the_end_of_a_run_locks_dependents_in_the_order_of_their_ids(
     postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
     """Else it could hold one that a manager wants, and want a dependent that the manager holds."""
-    h = Yard(postgres_url, TEN)
+    h = ManagerHarness(postgres_url, TEN)
     h.schedule(h.job, "parent", "parent", FIVE_MINUTES).include(h.job, "child", "child")
     h.schedule(h.job, "last", "last", FIVE_MINUTES)
     async with h:
         parent, child, last = (h.manifest_id(name) for name in ("parent", "child", "last"))
-        holding = Held(h, threads, lambda connection: manifest_results.reset_failures(connection, [child]))
+        holding = OpenTransaction(
+            h, threads, lambda connection: manifest_results.reset_failures(connection, [child])
+        )
         ends = [run_result(one, manifest_id=one) for one in (last, parent)]
 
         finishing = threads.submit(
             h.store.run, lambda connection: apply_results(connection, ends, h.app.parts.settings, now=TEN)
         )
-        someone_waits(h)
+        wait_for_lock_waiter(h)
 
         assert h.store.run(_is_free, last), "what comes after the child must not be locked before it"
         holding.let_go()
@@ -187,7 +189,7 @@ def _is_free(connection: Connection, manifest_id: int) -> bool:
 async def test_two_runs_that_wake_the_same_dormant_dependent_write_one_entry(
     postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
-    h = Yard(postgres_url, TEN)
+    h = ManagerHarness(postgres_url, TEN)
     root = h.schedule(h.job, "scan", "scan", FIVE_MINUTES)
     root.include_many(h.job, "load", [Item(one, one, depends_on="scan") for one in "ab"], dormant=True)
 
@@ -197,9 +199,9 @@ async def test_two_runs_that_wake_the_same_dormant_dependent_write_one_entry(
         return lambda connection: trigger.activate(connection, "scan", wanted, settings, force=False, now=TEN)
 
     async with h:
-        first = Held(h, threads, waking("load-a", "load-b"))
+        first = OpenTransaction(h, threads, waking("load-a", "load-b"))
         second = threads.submit(h.store.run, waking("load-b", "load-a"))
-        someone_waits(h)
+        wait_for_lock_waiter(h)
 
         assert first.let_go() == 2
         assert second.result(TIMEOUT_SECONDS) == 0
@@ -209,7 +211,7 @@ async def test_two_runs_that_wake_the_same_dormant_dependent_write_one_entry(
 async def test_a_manager_beside_a_requeue_writes_no_second_entry(
     postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
-    h = Yard(postgres_url, TEN)
+    h = ManagerHarness(postgres_url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=1)
     async with h:
         letter = await h.dead_letter("sync")
@@ -218,9 +220,9 @@ async def test_a_manager_beside_a_requeue_writes_no_second_entry(
         def requeue(connection: Connection) -> list[int]:
             return dead_letters.requeue(connection, LetterSelection([letter.id]), note=None, now=h.now)
 
-        requeueing = Held(h, threads, requeue)
+        requeueing = OpenTransaction(h, threads, requeue)
         managing = threads.submit(h.store.run, cycle(h))
-        someone_waits(h)
+        wait_for_lock_waiter(h)
         assert requeueing.let_go() == [letter.id]
         managing.result(TIMEOUT_SECONDS)
 
@@ -228,15 +230,20 @@ async def test_a_manager_beside_a_requeue_writes_no_second_entry(
 
 
 async def locks_in_order(
-    h: Yard, threads: ThreadPoolExecutor, work: Callable[[Connection], Any], *, first: str, second: str
+    h: ManagerHarness,
+    threads: ThreadPoolExecutor,
+    work: Callable[[Connection], Any],
+    *,
+    first: str,
+    second: str,
 ) -> None:
     """Hold the manifest with the lower id: whoever wants both has to wait for it with empty hands."""
     ids = {name: h.manifest_id(name) for name in (first, second)}
     assert ids[first] < ids[second]
-    holder = Held(h, threads, lambda connection: lock(connection, [ids[first]]))
+    holder = OpenTransaction(h, threads, lambda connection: lock(connection, [ids[first]]))
 
     blocked = threads.submit(h.store.run, work)
-    someone_waits(h)
+    wait_for_lock_waiter(h)
 
     taken = text("SELECT id FROM trax.manifest WHERE id = :id FOR UPDATE NOWAIT")
     h.store.run(lambda connection: connection.execute(taken, {"id": ids[second]}).scalar_one())
@@ -247,7 +254,7 @@ async def locks_in_order(
 async def test_marking_a_group_due_locks_its_manifests_in_order(
     postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
-    h = Yard(postgres_url, TEN)
+    h = ManagerHarness(postgres_url, TEN)
     h.schedule_many({"a": "x", "b": "x"})
     async with h:
         h.change_manifest("many-a", next_due_at=None)  # moves its row behind the other one, in every index
@@ -265,7 +272,7 @@ async def test_marking_a_group_due_locks_its_manifests_in_order(
 async def test_enabling_a_manifest_locks_it_and_its_dependents_in_order(
     postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
-    h = Yard(postgres_url, TEN)
+    h = ManagerHarness(postgres_url, TEN)
     h.schedule(h.job, "child", "x", FIVE_MINUTES)
     h.schedule(h.job, "parent", "x", FIVE_MINUTES, enabled=False)
     async with h:

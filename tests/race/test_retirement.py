@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text
-from tests.support.flow_manager import Yard
-from tests.support.held import TIMEOUT_SECONDS, Held, someone_waits
+from tests.support.manager_harness import ManagerHarness
+from tests.support.open_transaction import TIMEOUT_SECONDS, OpenTransaction, wait_for_lock_waiter
 
 from trax import every
 from trax.engine import dead_letters, schedule, trigger
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trax.store import Connection
 
     Work = Callable[[Connection], Any]
-    Writer = Callable[[Yard], Awaitable[Work]]
+    Writer = Callable[[ManagerHarness], Awaitable[Work]]
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 LATER = TEN + timedelta(minutes=5, seconds=42)
@@ -41,27 +41,27 @@ FIVE_MINUTES = every(minutes=5)
 
 
 @pytest.fixture
-def h(postgres_url: str) -> Yard:
-    h = Yard(postgres_url, TEN)
+def h(postgres_url: str) -> ManagerHarness:
+    h = ManagerHarness(postgres_url, TEN)
     h.schedule(h.job, "load", "load", FIVE_MINUTES, max_retries=1)
     return h
 
 
-async def triggering(h: Yard) -> Work:
+async def triggering(h: ManagerHarness) -> Work:
     return lambda connection: trigger.trigger(connection, "load", delay=None, now=h.now)
 
 
-async def triggering_its_group(h: Yard) -> Work:
+async def triggering_its_group(h: ManagerHarness) -> Work:
     group = (await h.manifest("load")).group
     return lambda connection: trigger.trigger_group(connection, group, now=h.now)
 
 
-async def requeueing_its_letter(h: Yard) -> Work:
+async def requeueing_its_letter(h: ManagerHarness) -> Work:
     chosen = LetterSelection([(await h.dead_letter("load")).id])
     return lambda connection: dead_letters.requeue(connection, chosen, note=None, now=h.now)
 
 
-async def waking_it(h: Yard) -> Work:
+async def waking_it(h: ManagerHarness) -> Work:
     parent = await h.app.manifests.schedule(h.job, "scan", "scan", FIVE_MINUTES)
     h.change_manifest("load", schedule_type="dormant_dependent", depends_on_id=parent.id)
     wanted, settings = [("load", "1")], h.app.parts.settings
@@ -76,21 +76,21 @@ def retiring(connection: Connection) -> None:
     schedule.delete(connection, "load", now=TEN)
 
 
-def entries_of(h: Yard, manifest_id: int) -> int:
+def entries_of(h: ManagerHarness, manifest_id: int) -> int:
     query = text("SELECT count(*) FROM trax.work_queue WHERE manifest_id = :id AND status = 'queued'")
     return h.store.read(lambda connection: connection.execute(query, {"id": manifest_id}).scalar_one())
 
 
 @pytest.mark.parametrize("writer", WRITERS)
 async def test_a_retirement_waits_for_a_transaction_that_writes_an_entry(
-    h: Yard, threads: ThreadPoolExecutor, writer: Writer
+    h: ManagerHarness, threads: ThreadPoolExecutor, writer: Writer
 ) -> None:
     async with h:
         manifest_id = h.manifest_id("load")
-        writing = Held(h, threads, await writer(h))
+        writing = OpenTransaction(h, threads, await writer(h))
 
         retirement = threads.submit(h.store.run, retiring)
-        someone_waits(h)
+        wait_for_lock_waiter(h)
         assert writing.let_go(), "it has written an entry"
         retirement.result(TIMEOUT_SECONDS)
 
@@ -99,14 +99,14 @@ async def test_a_retirement_waits_for_a_transaction_that_writes_an_entry(
 
 @pytest.mark.parametrize("writer", REFUSED)
 async def test_a_writer_waits_for_a_retirement_and_writes_no_entry(
-    h: Yard, threads: ThreadPoolExecutor, writer: Writer
+    h: ManagerHarness, threads: ThreadPoolExecutor, writer: Writer
 ) -> None:
     async with h:
         manifest_id, work = h.manifest_id("load"), await writer(h)
-        retirement = Held(h, threads, retiring)
+        retirement = OpenTransaction(h, threads, retiring)
 
         writing = threads.submit(h.store.run, work)
-        someone_waits(h)
+        wait_for_lock_waiter(h)
         retirement.let_go()
 
         with suppress(Conflict):
@@ -115,16 +115,16 @@ async def test_a_writer_waits_for_a_retirement_and_writes_no_entry(
 
 
 async def test_a_retirement_waits_for_a_manager_and_withdraws_what_that_wrote(
-    h: Yard, threads: ThreadPoolExecutor
+    h: ManagerHarness, threads: ThreadPoolExecutor
 ) -> None:
     async with h:
         manifest_id = h.manifest_id("load")
-        holder = Held(h, threads, lambda connection: lock(connection, [manifest_id]))
+        holder = OpenTransaction(h, threads, lambda connection: lock(connection, [manifest_id]))
         managing = threads.submit(
             h.store.run,
             lambda connection: run_manager_cycle(connection, h.store, h.app.parts.settings, ManagerInput()),
         )
-        someone_waits(h)
+        wait_for_lock_waiter(h)
 
         retirement = threads.submit(h.store.run, retiring)
         holder.let_go()
@@ -136,25 +136,25 @@ async def test_a_retirement_waits_for_a_manager_and_withdraws_what_that_wrote(
         assert entries_of(h, manifest_id) == 0
 
 
-def admitting(h: Yard) -> Work:
+def admitting(h: ManagerHarness) -> Work:
     return lambda connection: run_dispatch_cycle(connection, h.store, h.app.parts.settings, Routing())
 
 
-def runs_of(h: Yard, manifest_id: int) -> int:
+def runs_of(h: ManagerHarness, manifest_id: int) -> int:
     query = text("SELECT count(*) FROM trax.metadata WHERE manifest_id = :id")
     return h.store.read(lambda connection: connection.execute(query, {"id": manifest_id}).scalar_one())
 
 
 async def test_the_gate_waits_for_a_retirement_and_admits_no_run(
-    h: Yard, threads: ThreadPoolExecutor
+    h: ManagerHarness, threads: ThreadPoolExecutor
 ) -> None:
     async with h:
         manifest_id = h.manifest_id("load")
         h.store.run(await triggering(h))
-        retirement = Held(h, threads, retiring)
+        retirement = OpenTransaction(h, threads, retiring)
 
         visit = threads.submit(h.store.run, admitting(h))
-        someone_waits(h)
+        wait_for_lock_waiter(h)
         retirement.let_go()
 
         assert visit.result(TIMEOUT_SECONDS).metadata_ids == []
@@ -162,18 +162,18 @@ async def test_the_gate_waits_for_a_retirement_and_admits_no_run(
 
 
 async def test_a_retirement_waits_for_the_gate_and_the_run_continues(
-    h: Yard, threads: ThreadPoolExecutor
+    h: ManagerHarness, threads: ThreadPoolExecutor
 ) -> None:
     for_update = text("SELECT id FROM trax.manifest FOR UPDATE")
     async with h:
         manifest_id = h.manifest_id("load")
         h.store.run(await triggering(h))
-        holder = Held(h, threads, lambda connection: connection.execute(for_update).all())
+        holder = OpenTransaction(h, threads, lambda connection: connection.execute(for_update).all())
         visit = threads.submit(h.store.run, admitting(h))  # its new run refers to the manifest
-        someone_waits(h)
+        wait_for_lock_waiter(h)
 
         retirement = threads.submit(h.store.run, retiring)
-        someone_waits(h, others=2)
+        wait_for_lock_waiter(h, others=2)
         holder.let_go()
         retirement.result(TIMEOUT_SECONDS)
 
@@ -194,20 +194,20 @@ def planning_its_next_run(connection: Connection) -> None:
 
 
 async def test_a_start_that_changes_a_manifest_leaves_what_others_change_meanwhile(
-    h: Yard, threads: ThreadPoolExecutor
+    h: ManagerHarness, threads: ThreadPoolExecutor
 ) -> None:
     code = Declarations()
     code.schedule(h.job, "load", "load", FIVE_MINUTES, max_retries=7, timeout=timedelta(minutes=1))
     settings = h.app.parts.settings
 
     async with h:
-        operator = Held(h, threads, disabling)
+        operator = OpenTransaction(h, threads, disabling)
 
         start = threads.submit(
             h.store.run,
             lambda connection: start_server.start_up(connection, h.store, code.timetable(), settings),
         )
-        someone_waits(h)
+        wait_for_lock_waiter(h)
         operator.let_go()
         start.result(TIMEOUT_SECONDS)
 
@@ -216,20 +216,20 @@ async def test_a_start_that_changes_a_manifest_leaves_what_others_change_meanwhi
 
 
 async def test_a_start_leaves_the_moment_that_the_end_of_a_run_sets_meanwhile(
-    h: Yard, threads: ThreadPoolExecutor
+    h: ManagerHarness, threads: ThreadPoolExecutor
 ) -> None:
     code = Declarations()
     code.schedule(h.job, "load", "load", FIVE_MINUTES, max_retries=1, priority=9)
     settings = h.app.parts.settings
 
     async with h:
-        ending = Held(h, threads, planning_its_next_run)
+        ending = OpenTransaction(h, threads, planning_its_next_run)
 
         start = threads.submit(
             h.store.run,
             lambda connection: start_server.start_up(connection, h.store, code.timetable(), settings),
         )
-        someone_waits(h)
+        wait_for_lock_waiter(h)
         ending.let_go()
         start.result(TIMEOUT_SECONDS)
 

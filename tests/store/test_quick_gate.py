@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import text
 from tests.store.test_gate_memory import WORKER, Dispatcher
-from tests.support.held import WAITING
+from tests.support.open_transaction import WAITING
 from tests.support.waiting import until
 
 from trax.engine.job_dispatcher import DispatchResult, open_quick_dispatch, run_dispatch_cycle

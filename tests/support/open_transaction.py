@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from tests.support.flow_manager import Yard
+    from tests.support.manager_harness import ManagerHarness
 
     from trax.store import Connection
 
@@ -22,10 +22,12 @@ WAITING = text(
 )
 
 
-class Held:
+class OpenTransaction:
     """Something done in a transaction that stays open until it is let go."""
 
-    def __init__(self, h: Yard, threads: ThreadPoolExecutor, work: Callable[[Connection], Any]) -> None:
+    def __init__(
+        self, h: ManagerHarness, threads: ThreadPoolExecutor, work: Callable[[Connection], Any]
+    ) -> None:
         self._done, self._go = Event(), Event()
         self.future: Future[Any] = threads.submit(h.store.run, self._held, work)
         assert self._done.wait(TIMEOUT_SECONDS)
@@ -43,6 +45,6 @@ class Held:
         return self.future.result(TIMEOUT_SECONDS)
 
 
-def someone_waits(h: Yard, others: int = 1) -> None:
+def wait_for_lock_waiter(h: ManagerHarness, others: int = 1) -> None:
     """Return once so many transactions wait for a lock of another."""
     until(lambda: h.store.read(lambda connection: connection.execute(WAITING).scalar_one()) >= others)

@@ -1,8 +1,9 @@
 """Processes that need not import anything: forks of a server that has imported Trax.
 
-Imports are most of what a short command costs. `WarmProcess` takes the place of `subprocess.Popen`, and `run`
-that of `subprocess.run`: a command line of Python's or of a script, and a process with an id, an environment,
-a folder, streams and an exit code of its own. A test of what a start imports has to start Python instead.
+Imports are most of what a short command costs. `PreloadedProcess` takes the place of `subprocess.Popen`, and
+`run` that of `subprocess.run`: a command line of Python or of a script, and a process with an id, an
+environment, a folder, streams and an exit code of its own. A test of what a start imports has to start Python
+instead.
 
 The server is started for the first command, and ends with the process that started it.
 """
@@ -62,7 +63,7 @@ class Request(NamedTuple):
     preload: list[str]
 
 
-class WarmProcess(subprocess.Popen[str]):
+class PreloadedProcess(subprocess.Popen[str]):
     """A command line that begins with Python or with a script of Python's. Its streams are text."""
 
     def __init__(
@@ -133,7 +134,7 @@ def run(
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; what it says is captured."""
-    process = WarmProcess(
+    process = PreloadedProcess(
         words,
         cwd=cwd,
         env=env,

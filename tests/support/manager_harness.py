@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MANAGER = "trax.manifest_manager"
 
 
-class Yard(Harness):
+class ManagerHarness(Harness):
     """A harness around one app and its train `job`, which notes its input and meets the fate set for it."""
 
     def __init__(self, url: str, now: datetime, **settings: Any) -> None:

@@ -26,7 +26,7 @@ NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-class Past:
+class EditedHistory:
     """An app, its clock, and the rows of its history."""
 
     def __init__(self, kept: KeptRows, app: Trax, harness: Harness) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-class Taken(NamedTuple):
+class StartedRun(NamedTuple):
     """A run that has begun. `input` is JSON text."""
 
     metadata_id: int
@@ -28,7 +28,7 @@ class Taken(NamedTuple):
     scheduled_for: datetime | None
 
 
-def take(connection: Connection, *, host: str, now: datetime) -> Taken | None:
+def start_next(connection: Connection, *, host: str, now: datetime) -> StartedRun | None:
     """The first entry that may run now, in the order of the gate."""
     t = tables(connection)
     queue, metadata = t.work_queue, t.metadata
@@ -68,7 +68,7 @@ def take(connection: Connection, *, host: str, now: datetime) -> Taken | None:
         connection.execute(
             update(letter).where(letter.c.id == row.dead_letter_id).values(retry_metadata_id=metadata_id)
         )
-    return Taken(
+    return StartedRun(
         metadata_id,
         row.external_id,
         row.train,

@@ -7,7 +7,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.support.warm import WarmProcess
+from tests.support.preloaded import PreloadedProcess
 
 from trax.testing.submitter_contract import EngineProcess, ProcessEngine
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trax.testing.submitter_contract import Workspace
 
 PRELOADED: Final = {
-    "tests.support.celery_far": (
+    "tests.support.celery_worker": (
         "celery.apps.worker",
         "celery.concurrency.prefork",
         "celery.concurrency.solo",
@@ -28,23 +28,23 @@ PRELOADED: Final = {
         "kombu.transport.redis",
         "trax.remote.celery",
     ),
-    "tests.support.sqs_far": ("boto3.session", "trax.remote.sqs"),
+    "tests.support.sqs_consumer": ("boto3.session", "trax.remote.sqs"),
 }
 """What a worker side imports that few others need."""
 
 
-class WarmEngine(ProcessEngine):
+class PreloadedEngine(ProcessEngine):
     """An engine of which a test may start the worker side several times."""
 
     async def launch(self, *command: str, site: Workspace, **environment: str) -> None:
-        self._process = await WarmEngineProcess.start(*command, site=site, **environment)
+        self._process = await PreloadedEngineProcess.start(*command, site=site, **environment)
 
 
-class WarmEngineProcess(EngineProcess):
+class PreloadedEngineProcess(EngineProcess):
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], site: Workspace) -> None:
         log = site.folder / f"far-{len(list(site.folder.glob('far-*')))}.log"
         with log.open("wb") as errors:
-            self._process: Any = WarmProcess(
+            self._process: Any = PreloadedProcess(
                 command,
                 env={**os.environ, **site.environment, **environment},
                 stdin=subprocess.PIPE,

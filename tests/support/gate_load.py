@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PRIORITIES = (0, 5, 10, 20, 31)
 
 
-class Crowd:
+class GateLoad:
     """So many jobs in so many groups, each with a limit of its own below the one for all."""
 
     def __init__(self, folder: Path, url: str, *, jobs: int, groups: int, limit: int, poll: float) -> None:

@@ -108,7 +108,7 @@ async def test_a_requeued_letter_names_the_run_that_came_of_it(url: str) -> None
         assert (await h.app.executions.get(letter.retry_metadata_id)).state == "completed"
 
 
-async def test_after_a_requeue_that_succeeds_the_schedule_goes_on(url: str) -> None:
+async def test_after_a_successful_requeue_the_schedule_continues(url: str) -> None:
     async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         await h.app.dead_letters.requeue([letter_id])
@@ -162,7 +162,7 @@ async def test_requeue_attaches_to_an_entry_that_is_queued_already(url: str, ori
 
 
 @pytest.mark.parametrize("origin", ["schedule", "retry", "trigger"])
-async def test_requeue_does_not_wait_behind_an_entry_that_is_put_off(url: str, origin: str) -> None:
+async def test_requeue_does_not_wait_behind_a_delayed_entry(url: str, origin: str) -> None:
     async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         put_off = h.insert_entry("sync", origin=origin, ready=False, scheduled_at=h.now + timedelta(days=3))
@@ -212,7 +212,7 @@ async def test_entries_that_are_no_longer_queued_get_no_letter(url: str) -> None
         assert h.entry("sync").origin is Origin.REQUEUE
 
 
-async def test_a_letter_without_a_manifest_is_requeued_with_what_it_carries(url: str) -> None:
+async def test_a_letter_without_a_manifest_is_requeued_with_its_own_values(url: str) -> None:
     async with build_harness(url) as h:
         group = await h.app.groups.get("sync")
         letter_id = alone(h, group_id=group.id, priority=9)
@@ -301,7 +301,7 @@ async def test_a_requeued_once_manifest_runs_again(url: str) -> None:
         assert not (await h.manifest("migrate")).enabled
 
 
-async def test_acknowledging_a_run_by_hand_leaves_what_is_to_run_once_its_moment(url: str) -> None:
+async def test_acknowledging_an_extra_run_keeps_the_moment_of_a_once_manifest(url: str) -> None:
     h = ManagerHarness(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(hours=1), max_retries=1)
     async with h:
@@ -319,7 +319,7 @@ async def test_acknowledging_a_run_by_hand_leaves_what_is_to_run_once_its_moment
         assert h.ran == ["migrate", "migrate"]
 
 
-async def test_after_an_acknowledgement_other_schedules_go_on(url: str) -> None:
+async def test_after_an_acknowledgement_other_schedules_continue(url: str) -> None:
     async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
 
@@ -348,7 +348,7 @@ async def test_resolved_and_unknown_letters_are_left_unchanged(url: str, verb: s
         assert (await h.letters(), h.queued()) == (before, [])
 
 
-async def test_only_the_awaiting_ones_of_many_are_resolved(url: str) -> None:
+async def test_only_awaiting_letters_are_resolved(url: str) -> None:
     async with build_harness(url, "a", "b", "c") as h:
         ids = await awaiting(h, "a", "b", "c")
         await h.app.dead_letters.acknowledge(ids[:1], "first")
@@ -381,7 +381,7 @@ async def test_requeue_all_queues_each_once(url: str) -> None:
         assert len(h.queued()) == 3
 
 
-async def test_nothing_to_resolve_is_fine(url: str) -> None:
+async def test_resolving_no_letters_returns_zero(url: str) -> None:
     async with build_harness(url) as h:
         assert await h.app.dead_letters.requeue([]) == 0
         assert await h.app.dead_letters.acknowledge([], "none") == 0
@@ -478,7 +478,7 @@ async def test_cleanup_keeps_the_entry_of_a_letter_it_forgets(url: str) -> None:
         assert await run_queued(h) == 1
 
 
-async def test_cleanup_can_be_switched_off_and_its_patience_set(url: str) -> None:
+async def test_cleanup_can_be_switched_off_and_its_retention_set(url: str) -> None:
     async with build_harness(url, auto_purge_dead_letters=False) as h:
         (letter_id,) = await awaiting(h, "sync")
         await h.app.dead_letters.acknowledge([letter_id], "seen")

@@ -259,7 +259,7 @@ async def test_a_success_of_the_parent_during_a_retry_of_the_dependent_is_not_lo
         assert await h.manage() == []
 
 
-async def test_a_dependent_of_what_runs_once_runs_after_its_success(url: str) -> None:
+async def test_a_dependent_of_a_once_manifest_runs_after_its_success(url: str) -> None:
     h = ManagerHarness(url, TEN)
     once = h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(0))
     once.include_many(h.job, "warm", [Item("up", "warm-up", depends_on="migrate")])

@@ -50,7 +50,7 @@ def waking(*wanted: tuple[str, Any], force: bool = False) -> Callable[[], Awaita
     return activate
 
 
-async def test_a_synchronous_junction_wakes_them_from_its_thread(url: str) -> None:
+async def test_a_synchronous_junction_activates_dependents_from_its_thread(url: str) -> None:
     h = ManagerHarness(url, TEN)
     woken: list[int] = []
 
@@ -126,7 +126,7 @@ async def refusal(h: ManagerHarness) -> str | None:
     return next(run.failure_exception for run in runs if run.manifest == "scan")
 
 
-async def test_a_dormant_dependent_sleeps_through_the_success_of_its_parent(url: str) -> None:
+async def test_a_dormant_dependent_does_not_run_after_a_success_of_its_parent(url: str) -> None:
     async with build_harness(url) as h:
         await h.run_until_idle()
         await h.app.manifests.enable("load-a")
@@ -135,7 +135,7 @@ async def test_a_dormant_dependent_sleeps_through_the_success_of_its_parent(url:
         assert h.ran == ["scan", "plain"]
 
 
-async def test_waking_one_queues_it_with_the_input_given_and_before_others(url: str) -> None:
+async def test_an_activated_dependent_is_queued_with_its_input_before_others(url: str) -> None:
     async with build_harness(url, priority=10) as h:
         await held(h)
 
@@ -185,7 +185,7 @@ async def test_activate_returns_the_number_of_activated_manifests(url: str) -> N
     assert counts == [1, 0, 2, 0]
 
 
-async def test_one_that_may_not_be_woken_from_here_leaves_no_entry_at_all(url: str) -> None:
+async def test_a_refused_activation_leaves_no_entries(url: str) -> None:
     async with build_harness(url) as h:
         for wrong, error in {
             "load-z": NotFound,
@@ -200,7 +200,7 @@ async def test_one_that_may_not_be_woken_from_here_leaves_no_entry_at_all(url: s
         assert h.ran == ["scan"] * 4
 
 
-async def test_an_input_its_train_refuses_leaves_no_entry_at_all(url: str) -> None:
+async def test_an_activation_with_an_invalid_input_leaves_no_entries(url: str) -> None:
     async with build_harness(url) as h:
         await scanning(h, ("load-a", "A"), ("load-b", 7))
 
@@ -208,7 +208,7 @@ async def test_an_input_its_train_refuses_leaves_no_entry_at_all(url: str) -> No
         assert dormant(h) == {}
 
 
-async def test_an_input_that_measures_too_much_leaves_no_entry_at_all(url: str) -> None:
+async def test_an_activation_with_an_oversized_input_leaves_no_entries(url: str) -> None:
     async with build_harness(url) as h:
         await h.app.settings.update(max_input_bytes=20)
 
@@ -218,7 +218,7 @@ async def test_an_input_that_measures_too_much_leaves_no_entry_at_all(url: str) 
         assert dormant(h) == {}
 
 
-async def test_a_run_that_fails_after_waking_others_has_woken_them(url: str) -> None:
+async def test_activations_of_a_run_that_fails_later_remain(url: str) -> None:
     async with build_harness(url) as h:
         await held(h)
         h.errors["scan"] = RuntimeError("later on")
@@ -246,7 +246,7 @@ async def test_outside_a_scheduled_run_activation_does_nothing_and_warns(
         )
 
 
-async def test_one_that_is_queued_or_active_is_passed_over_and_the_others_are_woken(
+async def test_queued_and_active_dependents_are_skipped_and_the_others_activated(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with build_harness(url) as h:
@@ -291,7 +291,7 @@ async def fail_for_good(h: ManagerHarness, external_id: str, value: str) -> None
         await run_queued(h)
 
 
-async def test_a_dormant_run_that_fails_is_tried_again_with_the_input_it_was_woken_with(url: str) -> None:
+async def test_a_failed_dormant_run_is_retried_with_its_activation_input(url: str) -> None:
     async with build_harness(url, priority=10) as h:
         h.errors["rows 1 to 9"] = RuntimeError("no luck")
         await scanning(h, ("load-a", "rows 1 to 9"), ("load-b", "B"))
@@ -308,7 +308,7 @@ async def test_a_dormant_run_that_fails_is_tried_again_with_the_input_it_was_wok
         assert (await h.manifest("load-a")).failure_count == 0
 
 
-async def test_a_dormant_run_is_tried_again_with_its_input_though_records_keep_none(url: str) -> None:
+async def test_a_dormant_run_is_retried_with_its_input_though_inputs_are_not_saved(url: str) -> None:
     async with build_harness(url) as h:
         await h.app.settings.update(save_inputs=False)
         h.errors["secret"] = RuntimeError("no luck")
@@ -319,7 +319,7 @@ async def test_a_dormant_run_is_tried_again_with_its_input_though_records_keep_n
         assert h.entry("load-a").input == "secret"
 
 
-async def test_a_dormant_run_that_timed_out_is_tried_again_with_its_input_if_that_counts(url: str) -> None:
+async def test_a_timed_out_dormant_run_is_retried_with_its_input_if_timeouts_count(url: str) -> None:
     async with build_harness(url) as h:
         await h.app.settings.update(timeout_counts_as_failure=True)
         h.change_manifest("load-a", timeout_seconds=60)
@@ -374,7 +374,7 @@ async def test_a_retry_that_waits_is_not_replaced_by_another_activation(
         assert "manifest 'load-a' was not activated: it already has a queued entry" in caplog.messages
 
 
-async def test_a_disabled_dormant_dependent_can_be_woken_all_the_same(url: str) -> None:
+async def test_a_disabled_dormant_dependent_can_be_activated(url: str) -> None:
     async with build_harness(url) as h:
         await h.app.manifests.disable("load-a")
 
@@ -383,7 +383,7 @@ async def test_a_disabled_dormant_dependent_can_be_woken_all_the_same(url: str) 
         assert "A" in h.ran
 
 
-async def test_naming_one_twice_wakes_it_once_with_the_last_input(url: str) -> None:
+async def test_activating_a_dependent_twice_queues_it_once_with_the_last_input(url: str) -> None:
     async with build_harness(url) as h:
         await held(h)
 
@@ -392,7 +392,7 @@ async def test_naming_one_twice_wakes_it_once_with_the_last_input(url: str) -> N
         assert dormant(h) == {"load-a": "last"}
 
 
-async def test_a_run_inside_another_wakes_the_dependents_of_the_manifest_around_it(url: str) -> None:
+async def test_a_nested_run_activates_dependents_of_the_outer_manifest(url: str) -> None:
     manifests: list[str | None] = []
 
     async def activate() -> None:
@@ -414,7 +414,7 @@ async def test_a_run_inside_another_wakes_the_dependents_of_the_manifest_around_
         assert [records[name].manifest for name in ("scan", "inner", "innermost")] == ["scan", None, None]
 
 
-async def test_a_run_inside_a_synchronous_one_wakes_the_dependents_of_the_manifest_around_it(
+async def test_a_run_nested_in_a_synchronous_one_activates_dependents_of_the_outer_manifest(
     url: str,
 ) -> None:
     h = ManagerHarness(url, TEN)
@@ -457,7 +457,7 @@ async def letter_of(h: ManagerHarness, woken_with: str) -> DeadLetter:
     return letter
 
 
-async def test_a_letter_shows_and_requeues_the_input_it_was_woken_with(url: str) -> None:
+async def test_a_dead_letter_shows_and_requeues_the_activation_input(url: str) -> None:
     async with build_harness(url) as h:
         letter = await letter_of(h, "rows 1 to 9")
 

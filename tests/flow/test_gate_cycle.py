@@ -50,7 +50,7 @@ async def test_a_run_belongs_to_the_manifest_of_its_entry(url: str) -> None:
         assert passed.dispatched_at == h.now
 
 
-async def test_an_entry_passes_although_its_manifest_was_disabled_meanwhile(url: str) -> None:
+async def test_a_queued_entry_is_admitted_after_its_manifest_is_disabled(url: str) -> None:
     async with build_harness(url, "sync") as h:
         await h.manage()
         await h.app.manifests.disable("sync")
@@ -58,7 +58,7 @@ async def test_an_entry_passes_although_its_manifest_was_disabled_meanwhile(url:
         assert await dispatched(h) == ["sync"]
 
 
-async def test_a_withdrawn_entry_does_not_pass(url: str) -> None:
+async def test_a_withdrawn_entry_is_not_admitted(url: str) -> None:
     async with build_harness(url, "kept", "withdrawn") as h:
         await h.manage()
         await h.app.work_queue.cancel([h.entry("withdrawn").id])

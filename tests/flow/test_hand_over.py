@@ -107,7 +107,7 @@ async def test_an_admitted_run_is_handed_over_once_and_stays_pending(setup: Hand
     assert await setup.h.work() == 0
 
 
-async def test_the_urgent_goes_first_and_the_older_of_equals(setup: HandOverSetup) -> None:
+async def test_runs_are_handed_over_by_priority_then_age(setup: HandOverSetup) -> None:
     await setup.queue(1, 2)
     await setup.app.queue(setup.work, 3, priority=9)
 
@@ -116,7 +116,7 @@ async def test_the_urgent_goes_first_and_the_older_of_equals(setup: HandOverSetu
     assert setup.remote.seen == [3, 1, 2]
 
 
-async def test_a_submitter_gets_as_many_in_a_call_as_it_wants(setup: HandOverSetup) -> None:
+async def test_a_submitter_gets_no_more_runs_in_a_call_than_its_batch_size(setup: HandOverSetup) -> None:
     setup.remote.batch_size = 2
     await setup.queue(1, 2, 3)
 
@@ -125,7 +125,7 @@ async def test_a_submitter_gets_as_many_in_a_call_as_it_wants(setup: HandOverSet
     assert setup.remote.calls == [[1, 2], [3]]
 
 
-async def test_a_failed_hand_over_puts_the_entry_back_and_the_next_try_is_a_new_run(
+async def test_a_failed_hand_over_requeues_the_entry_and_the_next_attempt_is_a_new_run(
     setup: HandOverSetup,
 ) -> None:
     setup.remote.error = OSError("no route")
@@ -149,7 +149,7 @@ async def test_a_failed_hand_over_puts_the_entry_back_and_the_next_try_is_a_new_
     assert (await setup.entry(queued.id)).status == QueueStatus.DISPATCHED
 
 
-async def test_one_refusal_among_ten_is_of_one(setup: HandOverSetup) -> None:
+async def test_one_refusal_among_ten_affects_one_run(setup: HandOverSetup) -> None:
     setup.remote.batch_size = 5
     setup.remote.refused = {4}
     await setup.queue(*range(10))
@@ -225,7 +225,7 @@ async def test_with_no_attempts_allowed_the_first_failure_is_the_last(impatient:
     assert len(await impatient.records()) == 1
 
 
-async def test_an_entry_that_goes_back_has_the_priority_its_group_has_by_then(setup: HandOverSetup) -> None:
+async def test_a_requeued_entry_gets_the_current_priority_of_its_group(setup: HandOverSetup) -> None:
     entry = await setup.app.queue(setup.work, 1, group="mail")
     await setup.h.cycle("job_dispatcher")
     await setup.app.groups.update("mail", priority=20)

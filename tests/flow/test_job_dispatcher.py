@@ -125,7 +125,7 @@ def test_pending_and_in_progress_runs_count_against_the_limit(gate: Gate) -> Non
     assert gate.cycle(max_active_jobs=5) == ["manual1"]
 
 
-def test_only_as_many_as_there_is_room_for(gate: Gate) -> None:
+def test_a_cycle_admits_no_more_than_the_free_capacity(gate: Gate) -> None:
     gate.active(None, 95)
     gate.queue(None, 50)
 
@@ -160,7 +160,7 @@ def test_groups_fill_up_to_their_limits_where_there_is_no_other(gate: Gate) -> N
     assert gate.cycle(max_active_jobs=None) == ["A1", "A2", "B1", "B2", "B3"]
 
 
-def test_a_group_limited_to_nothing_waits_and_the_others_do_not(gate: Gate) -> None:
+def test_a_group_with_a_limit_of_zero_waits_and_the_others_run(gate: Gate) -> None:
     gate.group("A", max_active_jobs=0, priority=20, queued=3)
     gate.group("B", priority=10, queued=2)
 

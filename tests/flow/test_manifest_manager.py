@@ -122,7 +122,7 @@ async def test_a_skipped_occurrence_plans_the_next_one(url: str) -> None:
         assert await h.manage() == ["sync"]
 
 
-async def test_once_runs_at_its_moment_and_is_switched_off_by_its_success(url: str) -> None:
+async def test_a_once_manifest_runs_at_its_moment_and_is_disabled_by_its_success(url: str) -> None:
     h = ManagerHarness(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(minutes=5))
     async with h:
@@ -158,7 +158,7 @@ async def test_an_excluded_manifest_is_evaluated_again_when_the_exclusion_ends(u
         assert await h.manage() == ["report"]
 
 
-async def test_fire_all_makes_up_what_was_missed_and_nothing_that_was_excluded(url: str) -> None:
+async def test_fire_all_queues_missed_occurrences_except_excluded_ones(url: str) -> None:
     met: list[datetime | None] = []
 
     async def note() -> None:
@@ -179,7 +179,7 @@ async def test_fire_all_makes_up_what_was_missed_and_nothing_that_was_excluded(u
         assert met == [TEN, at(10, 5), at(10, 30), at(10, 35)]
 
 
-async def test_variance_puts_the_next_run_off_by_no_more_than_itself(url: str) -> None:
+async def test_variance_delays_the_next_run_by_at_most_its_value(url: str) -> None:
     h = ManagerHarness(url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, variance=timedelta(seconds=60))
     async with h:
@@ -680,7 +680,7 @@ async def test_capacity_left_after_equal_shares_goes_to_the_highest_priority(url
         assert await served(h) == {"A": 4, "B": 3, "C": 3}
 
 
-async def test_a_small_group_gets_all_beside_thousands(url: str) -> None:
+async def test_a_small_group_is_queued_completely_beside_a_large_one(url: str) -> None:
     async with groups(url, 200, cache=(0, 5000), delta=(0, 15)) as h:
         assert await served(h) == {"delta": 15, "cache": 185}
 

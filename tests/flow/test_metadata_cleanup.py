@@ -85,7 +85,7 @@ def deleted(cleaned: list[MetadataCleanupResult]) -> list[int]:
 
 
 @pytest.mark.parametrize("state", ["completed", "failed", "cancelled"])
-async def test_an_administrative_record_goes_when_its_time_is_over(url: str, state: str) -> None:
+async def test_an_administrative_record_is_deleted_after_its_retention(url: str, state: str) -> None:
     async with build_harness(url) as h:
         gone = add_ended(h, MANAGER, minutes_ago=31, state=state)
         kept = add_ended(h, MANAGER, minutes_ago=29, state=state)
@@ -142,7 +142,7 @@ async def test_a_train_is_meant_by_any_of_its_names(url: str) -> None:
         assert deleted(await h.cycle("metadata_cleanup")) == [2]
 
 
-async def test_many_go_in_batches_with_their_lines_and_entries(url: str) -> None:
+async def test_records_are_deleted_in_batches_with_their_lines_and_entries(url: str) -> None:
     async with build_harness(url, metadata_cleanup_trains=["job"], metadata_cleanup_batch_size=1000) as h:
         add_many(h, 2500, minutes_ago=45)
 
@@ -155,14 +155,14 @@ async def test_many_go_in_batches_with_their_lines_and_entries(url: str) -> None
         assert (h.count("work_queue"), h.count("log")) == (0, 0)
 
 
-async def test_without_a_batch_size_all_go_at_once(url: str) -> None:
+async def test_without_a_batch_size_all_records_are_deleted_at_once(url: str) -> None:
     async with build_harness(url, metadata_cleanup_trains=["job"], metadata_cleanup_batch_size=None) as h:
         add_many(h, 1200, minutes_ago=45)
 
         assert deleted(await h.cycle("metadata_cleanup")) == [1200]
 
 
-async def test_an_entry_that_waits_for_another_try_stays(url: str) -> None:
+async def test_an_entry_that_waits_for_a_retry_is_kept(url: str) -> None:
     async with build_harness(
         url, metadata_cleanup_trains=["job"], default_retry_delay=timedelta(hours=1)
     ) as h:

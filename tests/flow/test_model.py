@@ -346,7 +346,7 @@ def test_a_trigger_returns_a_delayed_entry_that_has_become_due(railway: EngineAn
     assert len(railway.model.entries) == 1
 
 
-def test_a_run_by_hand_that_is_cancelled_does_not_stop_what_is_to_run_once_later(
+def test_cancelling_an_extra_run_does_not_stop_a_once_manifest(
     railway: EngineAndModel,
 ) -> None:
     railway.declare("a1", Plan(kind="once", minutes=60))
@@ -399,7 +399,7 @@ def test_a_cancelled_retry_waits_for_the_next_occurrence_after_an_enable(
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
-def test_a_failure_is_tried_again_though_a_run_was_cancelled_before_it(railway: EngineAndModel) -> None:
+def test_a_failure_is_retried_though_a_run_was_cancelled_before_it(railway: EngineAndModel) -> None:
     railway.declare("a1", HOURLY)
     railway.go_on(Turn(starts=1, hows=("cancelled",)))
     railway.trigger("a1")
@@ -457,7 +457,7 @@ def test_a_letter_does_not_wait_for_a_delayed_trigger(railway: EngineAndModel) -
     assert [entry.origin for entry in railway.model.entries] == ["trigger", "requeue"]
 
 
-def test_where_runs_overlap_a_failure_is_tried_again_once(railway: EngineAndModel) -> None:
+def test_where_runs_overlap_a_failure_is_retried_once(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_instances=2))
     railway.go_on(Turn(starts=1, hows=("failure",)))
     railway.go_on(Turn())
@@ -469,7 +469,7 @@ def test_where_runs_overlap_a_failure_is_tried_again_once(railway: EngineAndMode
     assert railway.model.entries == []
 
 
-def test_a_new_schedule_does_not_put_off_a_dead_letter(railway: EngineAndModel) -> None:
+def test_a_new_schedule_does_not_delay_a_dead_letter(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
     railway.go_on(Turn(starts=1, hows=("failure",)))
 
@@ -491,7 +491,7 @@ def test_a_new_rate_keeps_to_the_moments_counted_from_when_the_manifest_was_made
     assert len(railway.model.entries) == 1
 
 
-def test_a_group_that_code_enables_goes_on(railway: EngineAndModel) -> None:
+def test_a_group_enabled_in_code_continues(railway: EngineAndModel) -> None:
     railway.deploy({"a1": HOURLY})
     railway.switch_group("a", enabled=False)
     railway.go_on(Turn())
@@ -503,7 +503,9 @@ def test_a_group_that_code_enables_goes_on(railway: EngineAndModel) -> None:
 
 
 @pytest.mark.parametrize("parent", [replace(HOURLY, enabled=True), Plan(kind="once", enabled=False)])
-def test_a_parent_that_code_opens_wakes_who_waited_for_it(railway: EngineAndModel, parent: Plan) -> None:
+def test_enabling_a_parent_in_code_starts_its_waiting_dependents(
+    railway: EngineAndModel, parent: Plan
+) -> None:
     railway.deploy({"a1": replace(HOURLY, enabled=False), "a2": Plan(kind="dependent", parent="a1")})
     railway.trigger("a1")
     railway.go_on(Turn(starts=1, hows=("success",)))

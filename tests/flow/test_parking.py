@@ -163,7 +163,7 @@ async def test_entries_of_an_unserved_group_are_parked(setup: ParkingSetup) -> N
     assert await setup.parked() == [alone.id]
 
 
-async def test_after_its_time_it_becomes_a_dead_letter_that_names_the_train_and_its_neighbour(
+async def test_an_expired_parked_entry_becomes_a_dead_letter_that_suggests_a_train(
     setup: ParkingSetup,
 ) -> None:
     await setup.queue("greeet", "Ada")
@@ -181,7 +181,7 @@ async def test_after_its_time_it_becomes_a_dead_letter_that_names_the_train_and_
     assert await setup.app.executions.list() == []
 
 
-async def test_the_time_it_waits_is_a_setting(url: str) -> None:
+async def test_the_time_an_entry_stays_parked_is_a_setting(url: str) -> None:
     async with Harness(Trax(url, unknown_train_timeout=timedelta(seconds=30))) as h:
         setup = ParkingSetup(h)
         await setup.queue("gone")

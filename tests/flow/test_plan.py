@@ -41,7 +41,7 @@ async def test_a_plan_after_seeding_is_empty(url: str) -> None:
         assert await planned(app, app, h.now) == []
 
 
-async def test_the_plan_is_what_starting_then_changes(url: str) -> None:
+async def test_a_start_changes_what_the_plan_lists(url: str) -> None:
     app, _ = version(url)
     later, greet = version("memory://", declare=False)
     later.schedule(greet, "ada", "Ada", every(hours=2), group="ladies")
@@ -139,7 +139,7 @@ async def test_a_plan_shows_operator_overrides_separately(url: str) -> None:
     ]
 
 
-async def test_a_parent_that_goes_is_refused_as_at_the_start(url: str, now: datetime) -> None:
+async def test_a_retired_parent_is_refused_as_at_the_start(url: str, now: datetime) -> None:
     app, _ = version(url)
     later, greet = version("memory://", declare=False)
     later.parts.declarations.after("ada").include(greet, "child", "Child")

@@ -101,7 +101,7 @@ async def test_queued_entries_of_a_retired_manifest_are_cancelled(h: Harness) ->
     assert (await h.app.work_queue.get(entry.id)).status == "cancelled"
 
 
-async def test_a_run_that_fails_after_the_retirement_is_not_tried_again_but_reported(h: Harness) -> None:
+async def test_a_run_that_fails_after_the_retirement_is_not_retried_but_reported(h: Harness) -> None:
     code = Railway()
     code.schedule(code.broken, "users", USERS, FIVE_MINUTES, max_retries=3)
     await deploy(h, code)
@@ -187,7 +187,7 @@ async def test_operations_on_a_retired_manifest_explain_how_to_restore_it(
 
 
 @in_memory
-async def test_a_group_starts_nothing_that_is_retired(app: Railway, h: Harness) -> None:
+async def test_triggering_a_group_skips_retired_manifests(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "goes", USERS, FIVE_MINUTES, group="etl")
     await app.manifests.schedule(app.sync_table, "stays", USERS, FIVE_MINUTES, group="etl")
     await app.manifests.delete("goes")
@@ -251,7 +251,7 @@ async def test_a_retired_manifest_is_no_part_of_a_circle(app: Railway, h: Harnes
 # How it comes back
 
 
-async def test_an_interval_that_comes_back_is_counted_from_its_last_success(h: Harness) -> None:
+async def test_a_returned_interval_is_counted_from_its_last_success(h: Harness) -> None:
     await deploy(h, declaring("users"))
     await h.run_until_idle()
     before = await h.app.manifests.get("users")
@@ -268,7 +268,7 @@ async def test_an_interval_that_comes_back_is_counted_from_its_last_success(h: H
     assert [entry.manifest for entry in await queued(h)] == ["users"]
 
 
-async def test_a_cron_that_comes_back_waits_for_its_next_occurrence(h: Harness) -> None:
+async def test_a_returned_cron_schedule_waits_for_its_next_occurrence(h: Harness) -> None:
     await deploy(h, declaring("users", when=cron("0 13 * * *")))
     await h.advance(hours=1)
     await h.run_until_idle()
@@ -286,7 +286,7 @@ async def test_a_cron_that_comes_back_waits_for_its_next_occurrence(h: Harness) 
     assert len(await h.app.executions.list(train="sync")) == runs + 1
 
 
-async def test_failures_from_before_are_not_tried_again(h: Harness) -> None:
+async def test_failures_before_the_return_are_not_retried(h: Harness) -> None:
     def code() -> Railway:
         made = Railway()
         made.schedule(made.broken, "users", USERS, cron("0 13 * * *"), start="now", max_retries=3)
@@ -341,7 +341,7 @@ async def test_a_deleted_once_manifest_runs_again_when_it_is_scheduled_again(
     assert len(await app.executions.list(manifest="once")) == 2
 
 
-async def test_dependents_go_on_when_their_parent_comes_back(app: Railway, h: Harness) -> None:
+async def test_dependents_continue_when_their_parent_returns(app: Railway, h: Harness) -> None:
     await deploy(h, declaring("parent"))
     await app.manifests.schedule_dependent(app.sync_table, "child", USERS, "parent")
     await deploy(h, declaring())
@@ -379,7 +379,7 @@ async def test_a_rename_keeps_the_history(h: Harness) -> None:
     assert again.unchanged == 1
 
 
-async def test_a_retired_manifest_comes_back_under_a_new_name(app: Railway, h: Harness) -> None:
+async def test_a_retired_manifest_returns_under_a_new_name(app: Railway, h: Harness) -> None:
     await deploy(h, declaring("old"))
     await h.run_until_idle()
     await deploy(h, declaring())

@@ -161,7 +161,7 @@ async def test_a_manifest_gives_up_once(url: str) -> None:
         assert len(h.ran) == 1
 
 
-async def test_the_first_failure_is_the_last_with_no_retries_to_spare(url: str) -> None:
+async def test_with_zero_retries_the_first_failure_is_the_last(url: str) -> None:
     h = ManagerHarness(url, TEN)
     for max_retries in (0, 1):
         h.schedule(h.job, f"{max_retries}", "x", FIVE_MINUTES, max_retries=max_retries)
@@ -283,7 +283,7 @@ async def test_a_manifest_gives_up_on_the_errors_of_its_policy(url: str) -> None
         assert (await h.manifest("sync")).failure_count == 2
 
 
-async def test_a_manifests_word_on_giving_up_counts_and_not_its_trains(url: str) -> None:
+async def test_give_up_on_of_a_manifest_overrides_that_of_its_train(url: str) -> None:
     h = ManagerHarness(url, TEN)
 
     @h.app.train(retry=Retry(give_up_on=(ValueError,)))
@@ -355,7 +355,7 @@ async def test_the_retry_policy_of_a_job_decides_when_it_gives_up(url: str) -> N
         assert (letter.retry_count, h.queued()) == (1, [])
 
 
-async def test_a_job_alone_keeps_its_policy_through_its_dead_letter(url: str) -> None:
+async def test_a_single_job_keeps_its_policy_through_its_dead_letter(url: str) -> None:
     h = ManagerHarness(url, TEN)
 
     @h.app.train(retry=Retry(max_retries=2, delay=minutes(1)))
@@ -378,7 +378,7 @@ async def test_a_job_alone_keeps_its_policy_through_its_dead_letter(url: str) ->
         assert [one.retry_count for one in await h.letters()] == [2, 2]
 
 
-async def test_a_job_alone_waits_with_jitter(url: str) -> None:
+async def test_a_single_job_is_retried_with_jitter(url: str) -> None:
     h = ManagerHarness(url, TEN)
 
     @h.app.train(retry=Retry(delay=minutes(10), jitter=0.5))
@@ -395,7 +395,7 @@ async def test_a_job_alone_waits_with_jitter(url: str) -> None:
         assert len(set(told)) > 1, "each waits its own time"
 
 
-async def test_other_errors_of_the_same_train_are_tried_again(url: str) -> None:
+async def test_other_errors_of_the_same_train_are_retried(url: str) -> None:
     h = ManagerHarness(url, TEN)
 
     @h.app.train(retry=Retry(give_up_on=(ValueError,)))
@@ -409,7 +409,7 @@ async def test_other_errors_of_the_same_train_are_tried_again(url: str) -> None:
         assert (await h.letters(), len(h.queued("parse"))) == ([], 1)
 
 
-async def test_an_input_its_train_refuses_by_now_is_given_up_on_at_once(url: str) -> None:
+async def test_an_input_that_became_invalid_gives_up_at_once(url: str) -> None:
     async with build_harness(url) as h:
         h.change_manifest("sync", input='{"no": "string"}')
 
@@ -420,7 +420,7 @@ async def test_an_input_its_train_refuses_by_now_is_given_up_on_at_once(url: str
         assert (run.state, run.failure_exception) == (State.FAILED, "InvalidInput")
 
 
-async def test_once_is_tried_again_until_it_succeeds(url: str) -> None:
+async def test_a_once_manifest_is_retried_until_it_succeeds(url: str) -> None:
     h = ManagerHarness(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=minutes(0))
     async with h:
@@ -453,7 +453,7 @@ def by_hand(url: str, kind: Any = "on_demand", **how: Unpack[ScheduleKeywords]) 
 
 
 @pytest.mark.parametrize("kind", ["on_demand", "none"])
-async def test_a_run_started_by_hand_that_fails_is_tried_again_by_its_policy(url: str, kind: str) -> None:
+async def test_a_failed_run_of_an_on_demand_manifest_is_retried_by_its_policy(url: str, kind: str) -> None:
     async with by_hand(url, kind, retry=Retry(max_retries=3, delay=minutes(1))) as h:
         await h.run_until_idle()
         assert h.ran == [], "nobody has started it yet"
@@ -473,7 +473,7 @@ async def test_a_run_started_by_hand_that_fails_is_tried_again_by_its_policy(url
         assert [run.attempt for run in await h.app.executions.list(train="job")] == [3, 2, 1]
 
 
-async def test_a_run_started_by_hand_that_succeeds_at_last_rests_again(url: str) -> None:
+async def test_an_on_demand_manifest_rests_again_after_a_successful_retry(url: str) -> None:
     async with by_hand(url) as h:
         await h.app.manifests.trigger("sync")
         await h.run_until_idle()
@@ -488,7 +488,7 @@ async def test_a_run_started_by_hand_that_succeeds_at_last_rests_again(url: str)
         assert (await h.manifest("sync")).failure_count == 0
 
 
-async def test_a_retry_of_what_was_started_by_hand_can_be_withdrawn(url: str) -> None:
+async def test_a_retry_of_an_on_demand_manifest_can_be_withdrawn(url: str) -> None:
     async with by_hand(url) as h:
         await h.app.manifests.trigger("sync")
         await h.run_until_idle()
@@ -500,7 +500,7 @@ async def test_a_retry_of_what_was_started_by_hand_can_be_withdrawn(url: str) ->
         assert (len(h.ran), h.queued(), await h.letters()) == (1, [], [])
 
 
-async def test_a_dead_letter_of_what_was_started_by_hand_is_requeued_or_acknowledged(url: str) -> None:
+async def test_a_dead_letter_of_an_on_demand_manifest_is_requeued_or_acknowledged(url: str) -> None:
     async with by_hand(url, max_retries=1) as h:
         await h.app.manifests.trigger("sync")
         await h.run_until_idle()
@@ -549,7 +549,7 @@ async def test_a_retry_that_would_begin_in_an_exclusion_begins_after_it(url: str
         assert len(h.ran) == 2
 
 
-async def test_a_manifest_disabled_meanwhile_is_tried_again_once_it_is_enabled(url: str) -> None:
+async def test_a_manifest_disabled_after_a_failure_is_retried_once_it_is_enabled(url: str) -> None:
     async with build_harness(url) as h:
         await h.fails("sync")
         await h.app.manifests.disable("sync")
@@ -656,7 +656,7 @@ async def test_a_timeout_counts_as_a_failure_if_the_setting_is_on(url: str) -> N
         assert (letter.manifest, letter.retry_count) == ("sync", 1)
 
 
-async def test_a_letter_names_the_timeout_that_tipped_it_and_no_older_failure(url: str) -> None:
+async def test_a_dead_letter_names_the_final_timeout_and_no_older_failure(url: str) -> None:
     async with overstaying(url, counts=True, max_retries=2) as h:
         overstay = h.during.pop("sync")
         await h.fails("sync")
@@ -706,7 +706,7 @@ async def test_a_timeout_is_no_failure_unless_the_setting_is_on(url: str) -> Non
 
 
 @pytest.mark.parametrize(("counts", "letters"), [(True, 1), (False, 0)])
-async def test_a_job_alone_that_timed_out_follows_the_same_setting(
+async def test_a_single_job_that_timed_out_follows_the_same_setting(
     url: str, counts: bool, letters: int
 ) -> None:
     h = overstaying(url, counts=counts)
@@ -739,7 +739,7 @@ async def test_a_cancellation_by_an_operator_is_no_failure_under_any_setting(url
         assert await h.letters() == []
 
 
-async def test_once_stays_stopped_when_it_was_cancelled(url: str) -> None:
+async def test_a_cancelled_once_manifest_stays_disabled(url: str) -> None:
     h = ManagerHarness(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=minutes(0))
     h.errors["migrate"] = Cancel("stopped")

@@ -111,7 +111,7 @@ async def test_a_single_job_that_exceeds_its_requested_retries_becomes_a_dead_le
         assert h.queued() == []
 
 
-async def test_giving_up_comes_before_trying_again(url: str) -> None:
+async def test_giving_up_overrides_a_requested_retry(url: str) -> None:
     async with build_harness(url, retry=Retry(give_up_on=(RetryAfter,))) as h:
         await h.fails("sync", error=RetryAfter(TWO_MINUTES))
         await h.manage()
@@ -122,7 +122,7 @@ async def test_giving_up_comes_before_trying_again(url: str) -> None:
 # later
 
 
-async def test_a_snoozed_manifest_runs_again_then_for_the_same_occurrence_and_uncounted(url: str) -> None:
+async def test_a_snoozed_manifest_runs_again_for_the_same_occurrence_uncounted(url: str) -> None:
     occurrences: list[tuple[datetime | None, int]] = []
 
     async def note() -> None:
@@ -160,7 +160,7 @@ async def test_the_record_of_a_snoozed_run_shows_when_it_runs_again(url: str) ->
         assert run.failure_reason == "the file is not there yet; it runs again at 2027-03-01 10:02:00 UTC"
 
 
-async def test_a_snoozed_job_alone_goes_back_to_the_queue_uncounted(url: str) -> None:
+async def test_a_snoozed_single_job_is_requeued_uncounted(url: str) -> None:
     async with ManagerHarness(url, TEN, default_max_retries=1) as h:
         entry = await alone(h, Snooze(TWO_MINUTES))
 
@@ -184,7 +184,7 @@ async def test_snoozing_between_failures_keeps_their_count(url: str) -> None:
         assert [run.attempt for run in await runs(h)] == [1, 2, 2]
 
 
-async def test_a_run_may_be_put_off_although_the_next_one_is_queued_already(url: str) -> None:
+async def test_a_run_can_be_snoozed_although_the_next_one_is_queued(url: str) -> None:
     async with build_harness(url, max_instances=2) as h:
 
         async def outlast_the_interval() -> None:
@@ -222,7 +222,7 @@ async def test_a_run_that_cancels_itself_ends_cancelled_with_its_reason(url: str
 # in any kind of train, and outside the queue
 
 
-async def test_a_synchronous_train_may_ask_for_the_same(url: str) -> None:
+async def test_a_synchronous_train_can_make_the_same_requests(url: str) -> None:
     h = ManagerHarness(url, TEN)
     wishes: dict[str, Exception] = {
         "retry": RetryAfter(TWO_MINUTES),
@@ -252,7 +252,7 @@ async def test_a_synchronous_train_may_ask_for_the_same(url: str) -> None:
         (Cancel("nothing to do"), State.CANCELLED),
     ],
 )
-async def test_run_here_and_now_they_reach_the_caller_as_they_are(
+async def test_requests_of_a_direct_run_are_raised_in_the_caller(
     url: str, wish: Exception, state: State
 ) -> None:
     async with ManagerHarness(url, TEN) as h:

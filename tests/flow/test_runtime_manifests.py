@@ -325,7 +325,7 @@ async def test_verbs_on_an_unknown_group_raise_not_found(app: Railway, h: Harnes
 # What operators do
 
 
-async def test_a_disabled_manifest_rests_and_goes_on_when_enabled(app: Railway, h: Harness) -> None:
+async def test_a_disabled_manifest_rests_and_continues_when_enabled(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     await app.manifests.disable("users")
     await h.advance(days=1)
@@ -339,7 +339,7 @@ async def test_a_disabled_manifest_rests_and_goes_on_when_enabled(app: Railway, 
 
 
 @in_memory
-async def test_a_closed_group_rests_and_goes_on_when_opened(app: Railway, h: Harness) -> None:
+async def test_a_disabled_group_rests_and_continues_when_enabled(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(
         app.sync_table, "users", USERS, FIVE_MINUTES, group=Group("etl", enabled=False)
     )

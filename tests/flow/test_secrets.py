@@ -145,7 +145,7 @@ async def test_no_table_ever_holds_a_secret_in_plain_text(url: str) -> None:
         assert_hidden(app)
 
 
-async def test_a_record_shows_dots_in_the_place_of_a_secret(url: str) -> None:
+async def test_a_record_shows_a_mask_in_place_of_a_secret(url: str) -> None:
     doors = Doors(url)
     doors.broken = True
     dots = {"user": "ada", "token": HIDDEN, "pin": HIDDEN}
@@ -164,7 +164,7 @@ async def test_a_record_shows_dots_in_the_place_of_a_secret(url: str) -> None:
     assert lines[0].message.startswith(f"entering with {HIDDEN} and Login(user='ada'")
 
 
-async def test_hooks_and_outputs_show_none_either(url: str) -> None:
+async def test_hooks_and_outputs_show_no_secrets(url: str) -> None:
     doors = Doors(url)
 
     async with Harness(doors.app, now=NOON) as h:
@@ -198,7 +198,7 @@ async def test_a_direct_run_needs_no_key_and_cannot_be_rerun(
             await doors.app.executions.rerun(run.id)
 
 
-async def test_a_run_here_and_now_can_be_run_again_where_there_is_a_key(url: str) -> None:
+async def test_a_direct_run_can_be_rerun_where_there_is_a_key(url: str) -> None:
     doors = Doors(url)
 
     async with Harness(doors.app, now=NOON) as h:

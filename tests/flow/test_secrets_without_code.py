@@ -199,7 +199,7 @@ async def test_without_a_key_nothing_is_stored(address: str, monkeypatch: pytest
     h.bare.close()
 
 
-async def test_dots_are_no_secret(address: str) -> None:
+async def test_a_mask_is_refused_as_a_secret(address: str) -> None:
     async with House(address) as h:
         await h.register()
         with pytest.raises(InvalidInput, match="pin: its value is hidden and unknown here"):

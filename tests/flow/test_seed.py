@@ -117,7 +117,7 @@ async def test_a_manifest_is_stored_with_all_its_declared_values(h: Harness) -> 
     assert (group.max_active_jobs, group.priority, group.enabled) == (3, 20, True)
 
 
-async def test_include_hangs_from_the_root_and_then_include_from_the_one_before(h: Harness) -> None:
+async def test_include_depends_on_the_root_and_then_include_on_the_manifest_before(h: Harness) -> None:
     code = version()
     (
         code.schedule(code.sync_table, "a", USERS, FIVE_MINUTES)
@@ -251,7 +251,7 @@ async def test_a_changed_declaration_keeps_the_manifest_and_its_history(h: Harne
     assert [run.manifest for run in await h.app.executions.list(train="sync")] == ["users"]
 
 
-async def test_the_moment_thrown_by_variance_outlives_a_restart(h: Harness) -> None:
+async def test_a_due_time_with_variance_survives_a_restart(h: Harness) -> None:
     def code(priority: int | None = None) -> Railway:
         made = version()
         made.schedule(
@@ -276,9 +276,7 @@ async def test_the_moment_thrown_by_variance_outlives_a_restart(h: Harness) -> N
 
 
 @pytest.mark.parametrize("variance", [None, timedelta(seconds=60)], ids=["regular", "jittered"])
-async def test_a_change_that_is_not_about_time_leaves_the_next_moment_alone(
-    h: Harness, variance: timedelta | None
-) -> None:
+async def test_a_change_of_other_values_keeps_the_due_time(h: Harness, variance: timedelta | None) -> None:
     def code(**how: Any) -> Railway:
         made = version()
         made.schedule(made.sync_table, "users", USERS, every(minutes=5, variance=variance), **how)
@@ -358,7 +356,9 @@ async def test_editing_a_cron_schedule_starts_nothing_by_itself(
 
 
 @pytest.mark.parametrize("on_misfire", ["fire_once_now", fire_all(100)], ids=["fire_once_now", "fire_all"])
-async def test_an_edited_cron_schedule_goes_on_with_its_next_occurrence(h: Harness, on_misfire: Any) -> None:
+async def test_an_edited_cron_schedule_continues_with_its_next_occurrence(
+    h: Harness, on_misfire: Any
+) -> None:
     code = version()
     code.schedule(code.sync_table, "users", USERS, cron("0 9 * * *"), on_misfire=on_misfire, start="now")
     await deploy(h, code)
@@ -376,7 +376,7 @@ async def test_an_edited_cron_schedule_goes_on_with_its_next_occurrence(h: Harne
     assert len(await h.app.executions.list(train="sync")) == 2
 
 
-async def test_editing_a_cron_schedule_puts_off_no_retry(h: Harness) -> None:
+async def test_editing_a_cron_schedule_delays_no_retry(h: Harness) -> None:
     code = version()
     code.schedule(code.broken, "users", USERS, cron("0 9 * * *"), start="now", enabled=True)
     await deploy(h, code)
@@ -581,7 +581,7 @@ async def test_a_group_that_code_opens_again_starts_what_waited_in_it(h: Harness
     assert [entry.manifest for entry in await queued(h)] == ["users"]
 
 
-async def test_a_parent_that_code_enables_again_starts_who_waited_for_it(h: Harness) -> None:
+async def test_enabling_a_parent_in_code_starts_its_waiting_dependents(h: Harness) -> None:
     def code(*, enabled: bool) -> Railway:
         made = version()
         made.schedule(made.sync_table, "a", USERS, FIVE_MINUTES, enabled=enabled).then_include(
@@ -656,7 +656,7 @@ async def test_a_shrunk_batch_retires_the_rest_and_all_keep_their_history(h: Har
     assert await queued(h) == []
 
 
-async def test_nothing_declared_means_nothing_of_it_is_left(app: Railway, h: Harness) -> None:
+async def test_an_empty_declaration_retires_all_declared_manifests(app: Railway, h: Harness) -> None:
     await deploy(h, declaring("a", "b"))
     await app.manifests.schedule(app.sync_table, "mine", USERS, FIVE_MINUTES)
 
@@ -713,7 +713,7 @@ async def test_a_child_outlives_its_retired_parent_and_rests(app: Railway, h: Ha
     assert await queued(h) == []
 
 
-async def test_more_manifests_than_one_statement_retires_go_all_the_same(h: Harness) -> None:
+async def test_more_manifests_than_fit_in_a_statement_are_retired(h: Harness) -> None:
     code = version()
     code.schedule_many(code.sync_table, "many", dict.fromkeys(range(1_100), USERS), FIVE_MINUTES)
     await deploy(h, code)
@@ -723,7 +723,7 @@ async def test_more_manifests_than_one_statement_retires_go_all_the_same(h: Harn
     assert await names(h) == ["last"]
 
 
-async def test_groups_that_hold_nothing_go_and_those_in_use_or_in_code_stay(app: Railway, h: Harness) -> None:
+async def test_unused_groups_are_retired_and_those_in_use_or_in_code_stay(app: Railway, h: Harness) -> None:
     await deploy(h, declaring("emptied"))
     await app.queue(app.sync_table, USERS, group="waiting")
     await app.queue(app.sync_table, USERS, group="done")
@@ -781,7 +781,7 @@ async def test_a_parent_that_code_has_just_dropped_is_refused_by_name(h: Harness
 
 
 @in_memory
-async def test_a_parent_made_at_run_time_will_do(app: Railway, h: Harness) -> None:
+async def test_a_parent_made_at_run_time_is_accepted(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "parent", USERS, FIVE_MINUTES)
     code = version()
     code.schedule_many(code.sync_table, "a", {}, FIVE_MINUTES).include_many(

@@ -49,7 +49,9 @@ async def test_a_trigger_queues_the_manifests_own_input_and_priority(app: Railwa
     assert (stored["group_priority"], stored["timeout_seconds"], stored["ready"]) == (20, 30, True)
 
 
-async def test_disabled_excluded_or_dead_lettered_it_starts_all_the_same(app: Railway, h: Harness) -> None:
+async def test_a_trigger_starts_disabled_excluded_and_dead_lettered_manifests(
+    app: Railway, h: Harness
+) -> None:
     await app.manifests.schedule(app.sync_table, "disabled", USERS, FIVE_MINUTES, enabled=False)
     await app.manifests.schedule(
         app.sync_table, "excluded", USERS, FIVE_MINUTES, exclude=exclude.days_of_week(NOON.weekday())
@@ -67,7 +69,7 @@ async def test_disabled_excluded_or_dead_lettered_it_starts_all_the_same(app: Ra
     assert not (await app.manifests.get("disabled")).enabled
 
 
-async def test_a_delayed_trigger_waits_while_the_schedule_goes_on(app: Railway, h: Harness) -> None:
+async def test_a_delayed_trigger_waits_while_the_schedule_continues(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
 
     entry = await app.manifests.trigger("users", delay=timedelta(minutes=10))
@@ -86,7 +88,7 @@ async def test_a_delayed_trigger_waits_while_the_schedule_goes_on(app: Railway, 
     assert await queued(h) == []
 
 
-async def test_a_second_trigger_finds_the_first(app: Railway, h: Harness) -> None:
+async def test_a_second_trigger_returns_the_first_entry(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, "on_demand")
 
     first = await app.manifests.trigger("users")
@@ -128,7 +130,7 @@ async def test_concurrent_triggers_share_one_entry(app: Railway, h: Harness) -> 
 
 @in_memory
 @pytest.mark.parametrize("delay", [5, timedelta(seconds=-1)])
-async def test_a_delay_that_makes_no_sense_is_refused(app: Railway, h: Harness, delay: Any) -> None:
+async def test_an_invalid_delay_is_refused(app: Railway, h: Harness, delay: Any) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, "on_demand")
 
     with pytest.raises(DefinitionError, match="delay must be a timedelta"):
@@ -164,7 +166,7 @@ async def test_a_triggered_run_starts_its_dependents(app: Railway, h: Harness) -
 
 
 @in_memory
-async def test_a_trigger_of_what_runs_once_is_its_one_run(app: Railway, h: Harness) -> None:
+async def test_a_trigger_of_a_once_manifest_is_its_only_run(app: Railway, h: Harness) -> None:
     await app.manifests.schedule_once(app.sync_table, "once", USERS, timedelta(hours=1))
     await app.manifests.trigger("once")
     await h.run_until_idle()
@@ -176,7 +178,9 @@ async def test_a_trigger_of_what_runs_once_is_its_one_run(app: Railway, h: Harne
     assert not (await app.manifests.get("once")).enabled
 
 
-async def test_a_group_starts_all_that_may_start_by_itself(app: Railway, h: Harness) -> None:
+async def test_triggering_a_group_starts_all_manifests_that_may_start_by_themselves(
+    app: Railway, h: Harness
+) -> None:
     three = {name: Table(table=name) for name in ("1", "2", "3")}
     await app.manifests.schedule_many(app.sync_table, "sync", three, "on_demand")
     await app.manifests.schedule(app.sync_table, "disabled", USERS, FIVE_MINUTES, group="sync", enabled=False)
@@ -191,7 +195,7 @@ async def test_a_group_starts_all_that_may_start_by_itself(app: Railway, h: Harn
     assert [entry.manifest for entry in await queued(h)] == ["sync-1", "sync-2", "sync-3"]
 
 
-async def test_a_group_passes_over_those_that_wait_already(app: Railway, h: Harness) -> None:
+async def test_triggering_a_group_skips_manifests_already_queued(app: Railway, h: Harness) -> None:
     await app.manifests.schedule_many(app.sync_table, "sync", {"1": USERS, "2": USERS}, "on_demand")
     await app.manifests.trigger("sync-1")
 

@@ -155,7 +155,7 @@ async def test_a_dependent_or_a_single_run_that_never_ran_is_found(
 
 
 @pytest.mark.parametrize("external_id", ["daily", "after-daily", "once"])
-async def test_one_that_is_held_back_is_not_found(past: EditedHistory, external_id: str) -> None:
+async def test_a_manifest_that_is_held_back_is_not_reported(past: EditedHistory, external_id: str) -> None:
     manifest = manifest_of(past, external_id)
     forget(past, external_id, **NEVER_QUEUED)
     past.edit("manifest_group", manifest.group_id, enabled=False)

@@ -30,7 +30,7 @@ async def withdraw(harness: ManagerHarness, manifest: str) -> int:
     return await harness.app.work_queue.cancel([entry.id for entry in harness.queued(manifest)])
 
 
-async def test_a_schedule_goes_on_at_its_next_occurrence(harness: ManagerHarness) -> None:
+async def test_a_schedule_continues_at_its_next_occurrence(harness: ManagerHarness) -> None:
     await harness.app.manifests.schedule(harness.job, "daily", "daily", cron("0 7 * * *"), start="now")
     await harness.manage()
 
@@ -126,7 +126,7 @@ async def test_a_dependent_whose_entry_is_withdrawn_waits_for_the_next_success(
 
 
 @pytest.mark.parametrize("withdraws", [False, True])
-async def test_an_extra_run_that_is_put_off_does_not_put_off_the_schedule(
+async def test_a_snoozed_extra_run_does_not_delay_the_schedule(
     harness: ManagerHarness, withdraws: bool
 ) -> None:
     """The manager looks while the extra run is active, and leaves the schedule until the end of it."""
@@ -150,7 +150,7 @@ async def test_an_extra_run_that_is_put_off_does_not_put_off_the_schedule(
     assert (put_off.origin, queued) == (Origin.TRIGGER, ["hourly"])
 
 
-async def test_a_scheduled_run_that_is_put_off_is_waited_for(harness: ManagerHarness) -> None:
+async def test_a_snoozed_scheduled_run_is_waited_for(harness: ManagerHarness) -> None:
     harness.errors["hourly"] = Snooze(timedelta(hours=3))
     await harness.run_until_idle()
     harness.errors.clear()

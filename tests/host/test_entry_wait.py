@@ -110,7 +110,7 @@ async def test_a_cancelled_run_ends_the_wait(h: Harness) -> None:
     assert (await entry.wait(timeout=TIMEOUT_SECONDS)).state is State.CANCELLED
 
 
-async def test_patience_may_end_before_the_job(h: Harness) -> None:
+async def test_a_wait_can_time_out_before_the_job_ends(h: Harness) -> None:
     entry = await h.app.queue("greet", "Ada")
 
     with pytest.raises(TimeoutError, match=f"entry {entry.id} of train 'greet' has not ended after 10 ms"):
@@ -123,7 +123,7 @@ async def test_patience_may_end_before_the_job(h: Harness) -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, "soon", True])
-async def test_a_timeout_that_is_no_time_is_refused(h: Harness, wrong: Any) -> None:
+async def test_an_invalid_timeout_is_refused(h: Harness, wrong: Any) -> None:
     entry = await h.app.queue("greet", "Ada")
 
     with pytest.raises(DefinitionError, match="timeout must be a number of seconds"):
@@ -141,7 +141,7 @@ async def test_an_entry_that_was_deleted_ends_the_wait(h: Harness) -> None:
         await entry.wait()
 
 
-async def test_many_who_wait_share_one_question(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_waits_share_one_query(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     ended = queue_lists.load_ended
 

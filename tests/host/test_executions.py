@@ -82,9 +82,7 @@ async def test_the_list_can_be_narrowed(h: Harness) -> None:
         ({"parent_id": -1}, "parent_id must be an id"),
     ],
 )
-async def test_a_question_that_makes_no_sense_is_refused(
-    h: Harness, asked: dict[str, Any], said: str
-) -> None:
+async def test_an_invalid_filter_is_refused(h: Harness, asked: dict[str, Any], said: str) -> None:
     with pytest.raises(TraxError, match=said):
         await h.app.executions.list(**asked)
 

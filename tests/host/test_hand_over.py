@@ -211,7 +211,7 @@ async def test_a_failing_submitter_does_not_prevent_a_cancellation(
     assert (await setup.app.executions.get(number)).state == "cancelled"
 
 
-async def test_one_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancellation_does_not_wait_for_a_silent_submitter(monkeypatch: pytest.MonkeyPatch) -> None:
     def silence(_: object) -> None:
         release.wait(60)
 

@@ -62,7 +62,7 @@ async def office(url: str) -> AsyncGenerator[Office]:
         office.go_on.set()  # for the run of a test that failed
 
 
-async def test_a_run_here_and_now_belongs_to_a_row_that_is_no_worker(office: Office) -> None:
+async def test_a_direct_run_belongs_to_a_row_that_is_no_worker(office: Office) -> None:
     run = await office.begin()
     row_id = office.app.parts.heartbeat.caller_id
     office.go_on.set()
@@ -84,7 +84,7 @@ async def test_a_long_direct_run_is_not_considered_lost(office: Office) -> None:
     assert (await office.record()).state is State.COMPLETED
 
 
-async def test_the_place_of_a_run_whose_process_died_is_free_as_soon_as_its_silence_is_noticed(
+async def test_the_capacity_of_a_dead_process_is_freed_when_its_silence_is_noticed(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
     run, store, presence = await office.begin(), await office.store, office.app.parts.heartbeat

@@ -172,7 +172,7 @@ async def test_an_impossible_argument_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("what", [2**63 - 1, "9" * 19, "9" * 30, "run:" + "9" * 30, "entry:9", "9" * 200])
-async def test_a_number_that_nothing_has_is_not_found(app: Trax, what: Any) -> None:
+async def test_an_unused_id_is_not_found(app: Trax, what: Any) -> None:
     with pytest.raises(NotFound):
         await app.why(what)
 
@@ -255,7 +255,7 @@ async def test_workers_are_counted_and_paged(app: Trax) -> None:
 
 
 @pytest.mark.parametrize("option", ["trains", "groups"])
-async def test_a_worker_of_a_name_that_nothing_can_have_does_not_start(option: str) -> None:
+async def test_a_worker_with_a_filter_by_an_impossible_name_does_not_start(option: str) -> None:
     only: Any = {option: ["\ud800"]}
     app = railway("memory://")
 

@@ -76,7 +76,7 @@ async def test_an_unusual_name_is_not_found(app: Trax, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNSTORABLE)
-async def test_nothing_is_listed_that_has_such_a_name(app: Trax, name: str) -> None:
+async def test_lists_filtered_by_an_unusual_name_are_empty(app: Trax, name: str) -> None:
     assert [what for what, ask in SOME.items() if await ask(app, name)] == []
     assert {what: (await ask(app, name)).items for what, ask in PAGES.items()} == dict.fromkeys(PAGES, ())
     assert {what: await ask(app, name) for what, ask in COUNTS.items()} == dict.fromkeys(COUNTS, Count(0))
@@ -84,7 +84,7 @@ async def test_nothing_is_listed_that_has_such_a_name(app: Trax, name: str) -> N
 
 
 @pytest.mark.parametrize("name", UNSTORABLE)
-async def test_lists_can_be_read_on_from_such_a_name(app: Trax, name: str) -> None:
+async def test_lists_can_continue_from_an_unusual_name(app: Trax, name: str) -> None:
     assert [each.external_id for each in await app.manifests.list(after=name)] == ["ab"]
     assert [each.external_id for each in (await app.manifests.page(after=name)).items] == ["ab"]
     assert [each.name for each in await app.groups.list(after=name)] == ["ab"]

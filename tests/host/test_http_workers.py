@@ -150,14 +150,14 @@ async def test_any_other_status_is_a_refusal_at_once_with_its_body(status: int) 
 
 
 @pytest.mark.parametrize("status", [200, 202, 401, 404])
-async def test_an_answer_that_the_far_side_did_not_sign_hands_nothing_over(status: int) -> None:
+async def test_an_unsigned_response_hands_over_no_run(status: int) -> None:
     (refused,) = await Wire(answer(status, TAKEN), is_forged=True).workers().submit([RUN])
 
     assert isinstance(refused, Refused)
     assert f"responded {status}, not signed by the endpoint (sent by a proxy, other secret" in refused.reason
 
 
-async def test_an_answer_to_another_call_hands_nothing_over() -> None:
+async def test_a_response_to_another_call_hands_over_no_run() -> None:
     first = Wire(answer(202, TAKEN))
     await first.workers().submit([RUN])
     overheard = by_far_side(first.calls[0], answer(202, TAKEN))
@@ -193,7 +193,7 @@ async def test_after_the_last_retry_the_answer_is_a_refusal() -> None:
     assert wire.waits == [1, 2, 4, 8, 16]
 
 
-async def test_a_network_error_is_no_reason_to_call_again() -> None:
+async def test_a_network_error_is_not_retried() -> None:
     wire = Wire(httpx2.ReadTimeout("too late"))
 
     with pytest.raises(httpx2.ReadTimeout):
@@ -203,14 +203,14 @@ async def test_a_network_error_is_no_reason_to_call_again() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<html>log in</html>", "[]", '{"answers": []}', '{"answers": 1}'])
-async def test_an_answer_that_is_not_understood_is_a_refusal(text: str) -> None:
+async def test_an_unreadable_response_is_a_refusal(text: str) -> None:
     (refused,) = await Wire(httpx2.Response(200, text=text)).workers().submit([RUN])
 
     assert isinstance(refused, Refused)
     assert refused.reason.startswith("invalid response: ")
 
 
-async def test_two_far_sides_each_get_only_their_trains(url: str) -> None:
+async def test_two_endpoints_get_only_their_trains(url: str) -> None:
     app, first, second = Trax(url), Wire(answer(202, TAKEN)), Wire(answer(202, TAKEN))
 
     @app.train
@@ -407,7 +407,7 @@ def answering(execute: Callable[[httpx2.Request], Awaitable[httpx2.Response]]) -
     return httpx2.MockTransport(answered)
 
 
-async def test_a_run_whose_far_side_vanishes_has_failed_and_is_tried_again(near: Far) -> None:
+async def test_a_run_whose_endpoint_vanishes_fails_and_is_retried(near: Far) -> None:
     async def vanish(_: httpx2.Request) -> httpx2.Response:
         raise httpx2.ReadError("connection reset")
 
@@ -418,7 +418,7 @@ async def test_a_run_whose_far_side_vanishes_has_failed_and_is_tried_again(near:
     assert (near.entry.status, near.entry.dispatch_attempts) == (QueueStatus.QUEUED, 0)
 
 
-async def test_a_far_side_that_stops_in_the_middle_of_its_answer_has_vanished(near: Far) -> None:
+async def test_an_incomplete_response_fails_the_run(near: Far) -> None:
     async def half(request: httpx2.Request) -> httpx2.Response:
         return told(request, '{"progress":[0.1,null]}', '{"of_the_future":1}')
 
@@ -505,7 +505,7 @@ async def test_a_run_that_reached_no_endpoint_is_requeued_uncounted(near: Far) -
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
-async def test_a_server_that_stops_hangs_up_and_puts_the_run_back(url: str) -> None:
+async def test_a_stopping_server_disconnects_and_requeues_the_run(url: str) -> None:
     called, hung_up = asyncio.Event(), asyncio.Event()
 
     async def hang(_: httpx2.Request) -> httpx2.Response:

@@ -134,7 +134,7 @@ async def test_a_slot_given_in_the_moment_of_giving_up_goes_to_the_next() -> Non
     assert unlucky.cancelled()
 
 
-async def test_the_apps_word_counts_more_than_the_trains(app: Trax) -> None:
+async def test_a_limit_of_the_app_overrides_that_of_the_train(app: Trax) -> None:
     gauge = Gauge(app, concurrency_limit=5)
     app.limit_runs(gauge.train, 1)
 

@@ -225,7 +225,7 @@ async def test_too_many_lines_are_dropped_and_counted(app: Trax, monkeypatch: py
         assert last.startswith("7 log lines were dropped")
 
 
-async def test_lines_that_could_not_be_written_with_an_ending_wait_on(
+async def test_lines_not_written_with_a_result_are_written_later(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = Trax(url, heartbeat_interval=0.1, worker_lost_after=0.2)
@@ -250,7 +250,7 @@ def _broken(*_: Any) -> None:
     raise OSError("no disk")
 
 
-async def test_a_run_that_goes_on_shows_its_lines_meanwhile(app: Trax) -> None:
+async def test_lines_of_a_run_in_progress_are_visible(app: Trax) -> None:
     done = asyncio.Event()
 
     @app.train
@@ -308,7 +308,7 @@ async def test_without_any_handler_warnings_still_reach_stderr(
     assert capsys.readouterr().err == "loud\n"
 
 
-async def test_a_closed_app_listens_no_longer(app: Trax) -> None:
+async def test_a_closed_app_captures_no_lines(app: Trax) -> None:
     @app.train
     async def work(_: int) -> None:
         assert current()

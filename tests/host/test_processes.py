@@ -58,7 +58,7 @@ async def test_a_process_that_keeps_dying_is_replaced_ever_later_and_logged(
     assert "worker process 1 ended with exit code 3; restarting in 0.5 s" in caplog.text
 
 
-async def test_one_that_is_killed_is_replaced_and_the_others_stay(
+async def test_a_killed_process_is_replaced_and_the_others_stay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fleet = WorkerProcesses(

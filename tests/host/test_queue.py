@@ -274,7 +274,7 @@ async def test_plain_data_that_the_type_refuses_is_refused(shop: Trax, value: An
 
 
 @pytest.mark.parametrize("value", ["x" * 199, "ü" * 100])
-async def test_an_input_that_measures_too_much_is_refused(shop: Trax, value: str) -> None:
+async def test_an_oversized_input_is_refused(shop: Trax, value: str) -> None:
     said = "train 'greet': invalid input.* the JSON has 20. bytes; max_input_bytes is 200"
 
     with pytest.raises(InvalidInput, match=said):
@@ -286,7 +286,7 @@ async def test_an_input_that_measures_too_much_is_refused(shop: Trax, value: str
     assert len(await shop.work_queue.list()) == 1
 
 
-async def test_a_schedule_whose_input_measures_too_much_is_refused(shop: Trax) -> None:
+async def test_a_schedule_with_an_oversized_input_is_refused(shop: Trax) -> None:
     greet, large, hourly = shop.trains.get("greet"), "x" * 199, every(hours=1)
     said = "manifest 'greet-ada': train 'greet': invalid input.* max_input_bytes is 200"
 
@@ -310,7 +310,7 @@ async def test_a_train_of_another_app_is_refused(shop: Trax) -> None:
         await shop.queue(greet, "Ada")
 
 
-async def test_nothing_to_queue_is_no_error(shop: Trax) -> None:
+async def test_queueing_no_inputs_returns_no_entries(shop: Trax) -> None:
     assert await shop.queue_many("greet", []) == []
     assert shop.sync.queue_many("greet", []) == []
 

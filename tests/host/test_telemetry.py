@@ -181,7 +181,7 @@ async def test_a_junction_that_did_not_begin_has_no_span(h: Harness, heard: List
     assert dict(event.attributes or {}) == {"trax.reason": "enough"}
 
 
-async def test_a_run_here_and_now_is_part_of_what_its_caller_does(h: Harness, heard: Listener) -> None:
+async def test_a_direct_run_has_a_span_below_that_of_its_caller(h: Harness, heard: Listener) -> None:
     @h.app.train
     async def outer(name: str) -> str:
         return await h.app.run(inner, name)

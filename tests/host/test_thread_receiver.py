@@ -135,7 +135,7 @@ def test_a_run_that_cannot_be_claimed_raises_in_the_caller(setup: ThreadReceiver
     app.close()
 
 
-def test_one_that_cannot_move_in_tries_again_the_next_time(
+def test_a_receiver_that_cannot_register_tries_again_at_the_next_run(
     setup: ThreadReceiverSetup, tmp_path: Path
 ) -> None:
     (number,) = setup.handed_over(1)

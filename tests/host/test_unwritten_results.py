@@ -105,7 +105,7 @@ async def test_the_server_is_read_only_for_a_while(postgres_url: str) -> None:
         await setup.has_completed(1, 2)
 
 
-async def test_a_server_goes_on_by_itself_when_it_may_write_again(postgres_url: str) -> None:
+async def test_a_server_continues_by_itself_when_it_may_write_again(postgres_url: str) -> None:
     app = Trax(postgres_url, local_polling_interval=0.1, polling_interval=0.1)
     began, go_on, ran = asyncio.Event(), asyncio.Event(), list[int]()
 
@@ -201,7 +201,7 @@ async def test_an_unknown_fault_delays_only_the_result_it_affects(
     await setup.has_completed(1, 2, 3)
 
 
-async def test_an_ending_that_is_refused_even_as_a_failure_is_written_when_it_is_accepted(
+async def test_a_result_refused_even_as_a_failure_is_written_when_it_is_accepted(
     setup: UnwrittenResultSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await setup.end(1, 2)
@@ -214,7 +214,7 @@ async def test_an_ending_that_is_refused_even_as_a_failure_is_written_when_it_is
     await setup.has_completed(1, 2)
 
 
-async def test_long_endings_are_written_in_several_batches(
+async def test_large_results_are_written_in_several_batches(
     setup: UnwrittenResultSetup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pipeline, "MAX_STATEMENT_BYTES", 3 * len(LONG))
@@ -227,7 +227,7 @@ async def test_long_endings_are_written_in_several_batches(
     await setup.has_completed(*range(5))
 
 
-async def test_an_ending_that_no_statement_can_contain_is_recorded_as_a_failure(
+async def test_a_result_too_large_for_a_statement_is_recorded_as_a_failure(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with yard_on(postgres_url) as setup:
@@ -248,7 +248,7 @@ def app(url: str) -> Generator[Trax]:
     made.close()
 
 
-async def test_app_run_waits_with_its_ending_until_it_can_be_written(
+async def test_app_run_waits_until_its_result_can_be_written(
     app: Trax, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finish: Any = metadata.finish
@@ -274,7 +274,9 @@ async def test_app_run_waits_with_its_ending_until_it_can_be_written(
     assert (record.state, record.output, ran, faults) == (State.COMPLETED, 1, [1], [])
 
 
-async def test_but_not_for_ever(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_app_run_gives_up_on_its_result_after_the_last_pause(
+    app: Trax, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def never(*_: Any, **__: Any) -> Any:
         raise AccessDenied("is read-only")
 
@@ -329,7 +331,7 @@ def _refusal(store: Store, statement: str, **given: Any) -> Fault:
         ("this is no SQL", {}, Fault.CONFIGURATION),
     ],
 )
-def test_only_content_is_the_fault_of_content(
+def test_only_data_errors_are_faults_of_content(
     store: Store, statement: str, given: dict[str, Any], fault: Fault
 ) -> None:
     sqlite = store.run(lambda connection: connection.dialect.name == "sqlite")

@@ -96,9 +96,7 @@ async def test_the_list_is_read_page_by_page(h: Harness) -> None:
         ({"origin": "nobody"}, "invalid origin 'nobody'; expected one of schedule, retry"),
     ],
 )
-async def test_a_question_that_makes_no_sense_is_refused(
-    h: Harness, asked: dict[str, Any], said: str
-) -> None:
+async def test_an_invalid_filter_is_refused(h: Harness, asked: dict[str, Any], said: str) -> None:
     with pytest.raises(TraxError, match=said):
         await h.app.work_queue.list(**asked)
 

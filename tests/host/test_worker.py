@@ -75,7 +75,7 @@ async def test_jobs_run_side_by_side_under_their_own_records(station: Station) -
     assert [record.external_id for record in records] == [entry.external_id for entry in entries]
 
 
-async def test_a_job_that_fails_alone_is_tried_again_and_then_given_up(station: Station) -> None:
+async def test_a_failed_single_job_is_retried_and_then_given_up(station: Station) -> None:
     @station.app.train(retry=Retry(max_retries=2, delay=timedelta(0)))
     async def fail(number: int) -> None:
         raise ValueError(number)
@@ -94,7 +94,7 @@ async def test_a_job_that_fails_alone_is_tried_again_and_then_given_up(station: 
     assert "ValueError: 7" in letter.reason
 
 
-async def test_a_requeued_letter_of_a_job_alone_runs_with_its_own_input(station: Station) -> None:
+async def test_a_requeued_letter_of_a_single_job_runs_with_its_own_input(station: Station) -> None:
     seen: list[int] = []
 
     @station.app.train(retry=Retry(max_retries=1))

@@ -145,7 +145,7 @@ def test_a_topic_handled_by_a_local_loop_is_not_sent(postgres_url: str) -> None:
     assert len(switched_off) == len(forgotten) == 1
 
 
-def test_switched_off_nothing_is_sent(postgres_url: str) -> None:
+def test_a_disabled_announcer_sends_no_notification(postgres_url: str) -> None:
     with (
         opened(postgres_url, Announcer(sends=False)) as silent,
         opened(postgres_url, Announcer()) as store,

@@ -204,7 +204,7 @@ def test_options_of_the_url_override_the_timeouts(postgres_url: str) -> None:
     assert (said["tcp_user_timeout"], said["keepalives_idle"], said["connect_timeout"]) == ("7000", "3", "4")
 
 
-def test_nothing_of_it_is_left_in_a_session_that_a_pooler_shares(postgres_url: str) -> None:
+def test_no_timeout_is_set_in_a_session_shared_by_a_pooler(postgres_url: str) -> None:
     with closing(Store(f"{postgres_url}?prepare_statements=off")) as store:
         assert store.run(setting("statement_timeout")) == "0"
 

@@ -57,7 +57,7 @@ def test_quoted_text_does_not_count(text: str, one: str, other: str) -> None:
 
 
 @given(st.text(), st.text(), st.text(), st.text())
-def test_any_text_has_one(train: str, exception: str, junction: str, reason: str) -> None:
+def test_any_text_has_a_fingerprint(train: str, exception: str, junction: str, reason: str) -> None:
     made = fingerprint(train, exception, junction, reason)
 
     assert len(made) == FINGERPRINT_CHARACTERS

@@ -138,7 +138,7 @@ async def test_a_secret_cannot_be_moved_to_where_it_could_be_read(url: str) -> N
         assert await at.rest() == []
 
 
-async def test_dots_of_a_run_that_is_not_known_are_no_secret(url: str) -> None:
+async def test_a_mask_of_an_unknown_run_is_refused(url: str) -> None:
     async with desk(url) as at:
         page = await at.reader.open("/trains/enter", like=1)
         refused = await at.reader.send(page, "Queue", {"like": ""})

@@ -50,7 +50,7 @@ def test_a_manifest_that_never_succeeded_is_due_at_once(schedule: Schedule, misf
     assert check_due(of(schedule, misfire=misfire), at("10:00:07")) == Fire(at("10:00:07"))
 
 
-def test_unless_its_first_run_was_set_beforehand() -> None:
+def test_a_first_run_set_beforehand_is_kept() -> None:
     timing = of(cron("0 3 * * *"), next_scheduled_run=at("2027-03-02 03:00"))
 
     assert check_due(timing, at("10:00")) == Wait(at("2027-03-02 03:00"))
@@ -82,7 +82,7 @@ def test_an_interval_counts_from_the_end_of_the_last_success() -> None:
         ("10:12:00", replace(NOTHING, threshold=timedelta(seconds=180)), Fire(at("10:10"))),
     ],
 )
-def test_an_interval_that_was_missed(now: str, misfire: Misfire, answer: DueStatus) -> None:
+def test_a_missed_interval_follows_its_policy(now: str, misfire: Misfire, answer: DueStatus) -> None:
     assert check_due(of(EVERY_5, misfire=misfire, last_successful_run=at("10:00")), at(now)) == answer
 
 
@@ -98,7 +98,7 @@ def test_an_interval_that_was_missed(now: str, misfire: Misfire, answer: DueStat
         ("2027-03-05 03:00:30", NOTHING, Fire(at("2027-03-05 03:00"))),
     ],
 )
-def test_a_cron_job_that_was_missed(now: str, misfire: Misfire, answer: DueStatus) -> None:
+def test_a_missed_cron_occurrence_follows_its_policy(now: str, misfire: Misfire, answer: DueStatus) -> None:
     timing = of(cron("0 3 * * *"), misfire=misfire, last_successful_run=at("2027-02-28 03:00:10"))
 
     assert check_due(timing, at(now)) == answer
@@ -182,7 +182,7 @@ def test_jitter_is_waited_for_and_measured_from() -> None:
         (NOTHING, [Wait(at("2027-03-08 00:00")), Wait(at("2027-03-08 03:00"))]),
     ],
 )
-def test_a_weekend_that_is_left_out(misfire: Misfire, answers: list[DueStatus]) -> None:
+def test_an_excluded_weekend_is_skipped(misfire: Misfire, answers: list[DueStatus]) -> None:
     """The last success was on Friday; Saturday's occurrence is overdue when the weekend ends."""
     timing = of(
         cron("0 3 * * *"),

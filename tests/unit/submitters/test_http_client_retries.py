@@ -42,7 +42,7 @@ def test_a_retry_after_is_respected_within_the_limit(after: str, seconds: float)
     assert waits(CallRetry(), after=after)[0] == seconds
 
 
-def test_none_at_all_means_that_the_first_answer_counts() -> None:
+def test_without_retries_the_first_response_counts() -> None:
     assert waits(CallRetry(max_retries=0), after="1")[0] is None
 
 

@@ -331,7 +331,7 @@ def test_a_refusal_shows_what_cannot_be_a_secret() -> None:
 
 
 @pytest.mark.usefixtures("key")
-def test_dots_are_no_secret() -> None:
+def test_a_mask_is_refused_as_a_secret() -> None:
     with pytest.raises(InvalidInput, match="token: its value is hidden and unknown here; provide it again"):
         codec_of(Login).encode({"user": "ada", "token": f"{HIDDEN} /token"})
 

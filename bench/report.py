@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md and its charts from the figures of the last runs."""
+"""Write docs/reference/benchmarks.md and its charts from the figures of the last runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 TEMPLATE: Final = Path(__file__).with_name("benchmarks.template.md")
-PAGE: Final = PROJECT / "docs" / "benchmarks.md"
+PAGE: Final = PROJECT / "docs" / "reference" / "benchmarks.md"
 PICTURES: Final = PROJECT / "docs" / "pictures"
 BENCHES: Final = ("peers", "drain", "enqueue", "pickup", "load", "public", "cleanup", "idle")
 NO_FIGURES: Final = (
@@ -108,7 +108,7 @@ def _peers(figures: Results) -> str:
     lines = ["## Compared with others\n"]
     for chart in CHARTS:
         alternative = f"{chart.title}, {chart.unit}: the table below has the same figures"
-        lines.append(f"![{alternative}](pictures/{chart.file})\n")
+        lines.append(f"![{alternative}](../pictures/{chart.file})\n")
     rows = [_peer_row(one.name, figures[one.name]) for one in ALL if one.name in figures]
     missing = [one.name for one in ALL if one.name not in figures]
     lines.append(_table(HEADS, rows))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from configparser import SectionProxy
 
 PROJECT = Path(__file__).parent.parent.parent
-PAGE = (PROJECT / "docs" / "deploying.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8")
 LIST = re.compile(r'\["trax", .*?\]')
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 TYPED = re.compile(r"^(?:\$ )?(trax [a-z-]+.*)", re.MULTILINE)

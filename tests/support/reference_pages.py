@@ -103,8 +103,8 @@ def groups() -> str:
 # Group options
 
 Keywords of `app.group(name, …)`, of `Group(name, …)` as the `group` of a schedule, and of
-`app.groups.update(name, …)`; see [Limit a group](../how-to/limit-a-group.md). What is left out stays as it is,
-also what an operator has changed.
+`app.groups.update(name, …)`; see [Limit a group](../how-to/limit-a-group.md). What is left out stays as it
+is, also what an operator has changed.
 
 {fields_table(Group)}"""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ SECTIONS = ("tutorials", "how-to", "reference", "explanation")
 OTHER_FOLDERS = {"pictures", "site"}
 INDEX = "index.md"
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+\.md)(?:#[^)\s]+)?\)")
+SITE = runpy.run_path(str(DOCS / "site" / "conf.py"))
 PAGES = sorted(path for path in DOCS.rglob("*.md") if path.name != INDEX)
 HOW_TO_PAGES = [path for path in PAGES if path.parent.name == "how-to"]
 
@@ -20,6 +22,14 @@ def linked_pages(index: Path) -> list[Path]:
     """The pages that an index links, other indexes left out."""
     found = [(index.parent / link).resolve() for link in LINK.findall(index.read_text(encoding="utf-8"))]
     return [page for page in found if page.is_relative_to(DOCS) and page.name != INDEX]
+
+
+def entries_of_site(page: str) -> list[str]:
+    """The table of contents that the site adds to a page."""
+    source = [(DOCS.parent / f"{page}.md").read_text(encoding="utf-8")]
+    before = len(source[0])
+    SITE["add_contents"](None, page, source)
+    return [line for line in source[0][before:].splitlines() if line and not line.startswith(("```", ":"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
@@ -35,6 +45,17 @@ def test_the_index_leads_to_every_section_and_there_is_no_other() -> None:
 
     assert linked == list(SECTIONS)
     assert {path.name for path in DOCS.iterdir()} == {INDEX, *SECTIONS, *OTHER_FOLDERS}
+
+
+def test_the_site_has_the_same_sections_and_their_pages() -> None:
+    shown = entries_of_site("README")
+
+    assert [entry for entry in shown if entry.endswith("/index")][1:] == [
+        f"docs/{one}/index" for one in SECTIONS
+    ]
+    for section in SECTIONS:
+        pages = [page.stem for page in PAGES if page.parent.name == section]
+        assert sorted(entries_of_site(f"docs/{section}/index")) == sorted(pages)
 
 
 @pytest.mark.parametrize("page", HOW_TO_PAGES, ids=lambda page: page.stem)

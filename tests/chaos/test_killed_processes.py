@@ -58,7 +58,7 @@ def test_a_run_of_a_killed_worker_is_retried_by_another_within_the_limits(fleet:
     fleet.nothing_is_lost_or_doubled(names)
 
 
-def test_a_worker_that_stood_still_is_refused_and_goes_on_as_a_new_one(
+def test_a_suspended_worker_is_refused_and_continues_as_a_new_one(
     fleet: ChaosFleet, postgres_url: str
 ) -> None:
     start(fleet, "scheduler")

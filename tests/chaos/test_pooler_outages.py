@@ -42,7 +42,7 @@ FAULTS = [die, lose_its_connections, give_all_to_others]
 
 
 @pytest.mark.usefixtures("pooler_program")
-def test_a_fleet_goes_on_behind_a_pooler_in_transaction_mode(postgres_url: str, tmp_path: Path) -> None:
+def test_a_fleet_works_behind_a_pooler_in_transaction_mode(postgres_url: str, tmp_path: Path) -> None:
     with (
         pgbouncer_to(postgres_url) as pooler,
         chaos_fleet(tmp_path, f"{postgres_url}?application_name=onlooker") as fleet,

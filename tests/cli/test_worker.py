@@ -124,7 +124,7 @@ def test_the_processes_end_with_their_parent_however_it_ends(folder: Path) -> No
     assert code == -signal.SIGKILL
 
 
-def test_one_that_dies_is_replaced(folder: Path) -> None:
+def test_a_process_that_dies_is_replaced(folder: Path) -> None:
     (folder / "stay").touch()
 
     with started(folder, "scheduler", "jobs.py:app"):

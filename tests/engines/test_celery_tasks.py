@@ -195,7 +195,7 @@ def test_a_task_whose_record_is_gone_has_failed(site: Site) -> None:
 @pytest.mark.parametrize(
     "value", ["7", "x" * 100_000, None, True, 1.0, float("nan"), float("inf"), -1, 2**70, [7], {}, "\ud800"]
 )
-def test_a_task_whose_id_is_none_has_failed_and_is_not_tried_again(
+def test_a_task_whose_id_is_none_has_failed_and_is_not_retried(
     site: Site, monkeypatch: pytest.MonkeyPatch, value: Any
 ) -> None:
     def again(exc: Exception) -> Retry:

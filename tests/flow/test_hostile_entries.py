@@ -141,7 +141,7 @@ async def test_an_entry_of_the_far_future_does_not_date_the_others(attacked: Att
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-async def test_an_entry_that_cannot_be_parked_is_cancelled_and_the_others_go_on(
+async def test_an_entry_that_cannot_be_parked_is_cancelled_and_the_others_continue(
     attacked: Attacked, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As in a database whose schema refuses less than today's."""

@@ -446,7 +446,7 @@ async def test_a_reaped_run_counts_towards_the_dead_letter_in_the_same_cycle(url
         assert (len(managed.reaped), len(managed.dead_letters), managed.queued) == (1, 1, [])
 
 
-async def test_a_reaped_run_is_tried_again_in_the_same_cycle(url: str) -> None:
+async def test_a_reaped_run_is_retried_in_the_same_cycle(url: str) -> None:
     async with build_harness(url, "sync") as h:
         h.insert_run("sync", state="pending", submitter="remote")
 

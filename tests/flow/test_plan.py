@@ -67,7 +67,7 @@ async def test_a_start_changes_what_the_plan_lists(url: str) -> None:
     assert by_name["manifest", "after"].next_runs == ()
 
 
-async def test_the_plan_shows_when_cron_schedules_begin_and_go_on(url: str) -> None:
+async def test_the_plan_shows_when_cron_schedules_start_and_continue(url: str) -> None:
     app, greet = version(url)
     app.schedule(greet, "daily", "Daily", cron("0 8 * * *"), on_misfire=fire_all(10), start="now")
     later, greet_later = version("memory://")

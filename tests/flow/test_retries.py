@@ -753,7 +753,7 @@ async def test_a_cancelled_once_manifest_stays_disabled(url: str) -> None:
         assert (await h.manifest("migrate")).next_due_at is None
 
 
-async def test_a_cancelled_retry_leaves_the_count_of_failures_as_it_is(url: str) -> None:
+async def test_a_cancelled_retry_leaves_the_count_of_failures_unchanged(url: str) -> None:
     async with build_harness(url) as h:
         await h.fails("sync")
         await h.fails("sync", error=Cancel("stopped"))

@@ -130,7 +130,7 @@ async def test_a_full_group_is_named_with_the_runs_that_fill_it(url: str) -> Non
     assert worker.text == "no worker is alive"
 
 
-async def test_a_full_group_also_holds_what_was_put_off_and_is_not_promoted_yet(url: str) -> None:
+async def test_a_full_group_is_a_reason_for_a_delayed_entry_not_yet_promoted(url: str) -> None:
     app = app_at(url)
     app.group("people", max_active_jobs=1)
     async with Harness(app) as h:

@@ -534,7 +534,7 @@ async def test_a_stopping_server_disconnects_and_requeues_the_run(url: str) -> N
     far.app.close()
 
 
-async def test_an_output_that_our_code_cannot_read_was_made_all_the_same(
+async def test_an_output_that_our_code_cannot_read_is_recorded_as_completed(
     near: Far, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def strange(request: httpx2.Request) -> httpx2.Response:

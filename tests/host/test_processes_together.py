@@ -145,7 +145,7 @@ async def test_a_worker_seeds_nothing_and_prunes_nothing(fleet: AppFleet) -> Non
     assert [manifest.external_id for manifest in found] == ["of-the-scheduler"]
 
 
-async def test_every_loop_goes_on_after_the_connections_are_cut(
+async def test_every_loop_continues_after_the_connections_are_cut(
     fleet: AppFleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

@@ -117,7 +117,7 @@ async def test_no_call_is_sent_twice_when_an_answer_is_lost_among_many(
 
 
 @pytest.mark.parametrize("marker", [b"begins", b"ends"])
-async def test_a_run_of_the_app_goes_on_when_an_answer_is_lost(
+async def test_a_direct_run_continues_when_an_answer_is_lost(
     app: Trax, proxy: AnswerProxy, marker: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.train

@@ -286,7 +286,7 @@ async def test_with_two_trains_of_the_same_input_the_named_one_runs(station: Sta
     assert first.name != second.name
 
 
-async def test_a_train_that_leaves_python_fails_and_the_worker_goes_on(station: Station) -> None:
+async def test_a_train_that_leaves_python_fails_and_the_worker_continues(station: Station) -> None:
     @station.app.train
     async def leave(is_async: bool) -> None:
         await (_exit() if is_async else asyncio.to_thread(sys.exit, 3))

@@ -66,7 +66,7 @@ async def setup(url: str) -> AsyncGenerator[LostWorkerSetup]:
         await worker.unregister()
 
 
-async def test_a_silent_worker_loses_its_runs_and_goes_on_as_a_new_one(
+async def test_a_silent_worker_loses_its_runs_and_continues_as_a_new_one(
     setup: LostWorkerSetup, caplog: pytest.LogCaptureFixture
 ) -> None:
     await setup.h.app.queue(setup.h.app.trains.get("work"), "Ada")
@@ -112,7 +112,7 @@ async def test_a_result_that_comes_too_late_is_refused_and_logged(
     assert "its result (completed) arrived too late" in caplog.text
 
 
-async def test_the_manifest_of_a_lost_run_is_tried_again_under_its_policy(url: str) -> None:
+async def test_the_manifest_of_a_lost_run_is_retried_by_its_policy(url: str) -> None:
     app = Trax(url, local_worker_count=2)
     started = asyncio.Event()
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from trax.store import Connection
 
 
-class Heard(list[Topic]):
-    """What a process was told, in order."""
+class ReceivedTopics(list[Topic]):
+    """The topics of announcements that a process received, in order."""
 
     def __init__(self) -> None:
         self.events = Events()
@@ -58,19 +58,19 @@ def fail(connection: Connection) -> None:
 
 
 def test_listeners_of_this_process_are_notified_of_commits_only(url: str) -> None:
-    heard = Heard()
+    received = ReceivedTopics()
 
-    with opened(url, Announcer(heard.events)) as store:
+    with opened(url, Announcer(received.events)) as store:
         with pytest.raises(LookupError):
             store.run(fail)
-        assert heard == []
+        assert received == []
         store.run(change)
 
-    assert sorted(heard) == [Topic.MANIFEST, Topic.WORK_QUEUE]
+    assert sorted(received) == [Topic.MANIFEST, Topic.WORK_QUEUE]
 
 
 def test_other_processes_are_notified_once_per_topic_of_a_transaction(postgres_url: str) -> None:
-    here, there = Heard(), Heard()
+    here, there = ReceivedTopics(), ReceivedTopics()
     other = Announcer(there.events)
 
     with opened(postgres_url, Announcer(here.events)) as store, listening(postgres_url) as line:
@@ -98,31 +98,31 @@ def test_a_thousand_entries_are_announced_once(postgres_url: str, now: datetime)
 
 
 def test_a_flood_wakes_each_loop_once() -> None:
-    heard = Heard()
+    received = ReceivedTopics()
 
-    Announcer(heard.events).receive(["work_queue abc"] * 1000 + ["pending def"] * 1000)
+    Announcer(received.events).receive(["work_queue abc"] * 1000 + ["pending def"] * 1000)
 
-    assert sorted(heard) == [Topic.PENDING, Topic.WORK_QUEUE]
+    assert sorted(received) == [Topic.PENDING, Topic.WORK_QUEUE]
 
 
 def test_a_process_ignores_its_own_announcements(postgres_url: str) -> None:
-    heard = Heard()
-    announcer = Announcer(heard.events)
+    received = ReceivedTopics()
+    announcer = Announcer(received.events)
 
     with opened(postgres_url, announcer) as store, listening(postgres_url) as line:
         store.run(change)
-        heard.clear()
+        received.clear()
         announcer.receive(line.receive(30))
 
-    assert heard == []
+    assert received == []
 
 
 def test_an_announcement_of_another_version_is_ignored() -> None:
-    heard = Heard()
+    received = ReceivedTopics()
 
-    Announcer(heard.events).receive(["something new abc", "", "pending"])
+    Announcer(received.events).receive(["something new abc", "", "pending"])
 
-    assert heard == [Topic.PENDING]
+    assert received == [Topic.PENDING]
 
 
 def test_a_topic_handled_by_a_local_loop_is_not_sent(postgres_url: str) -> None:
@@ -171,7 +171,7 @@ def test_on_a_connection_of_the_caller_the_announcement_is_sent_at_commit(postgr
 
 
 def test_an_announcement_that_arrives_during_a_ping_is_received(postgres_url: str) -> None:
-    with listening(postgres_url) as line, opened(postgres_url, Announcer(Heard().events)) as store:
+    with listening(postgres_url) as line, opened(postgres_url, Announcer(ReceivedTopics().events)) as store:
         line.receive(0)
         store.run(change)
         line.ping()  # reads what was sent before its answer

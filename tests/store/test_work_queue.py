@@ -70,7 +70,7 @@ def test_ids_are_returned_in_the_order_given(store: Store, now: datetime, size: 
     assert len(set(ids)) == size
 
 
-def test_ids_go_on_after_a_bulk_load(store: Store, now: datetime) -> None:
+def test_ids_continue_after_a_bulk_load(store: Store, now: datetime) -> None:
     bulk = store.run(work_queue.add, [entry() for _ in range(BULK)], now=now)
 
     (after,) = store.run(work_queue.add, [entry()], now=now)

@@ -104,7 +104,7 @@ async def test_a_body_with_several_mistakes_names_each(room: WebApp) -> None:
     assert "expected a duration such as 90s" in str(told["fields"])
 
 
-async def test_a_train_can_be_run_here_and_now(room: WebApp) -> None:
+async def test_a_train_can_be_run_directly(room: WebApp) -> None:
     done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
     failed = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve", "cups": 10}})
 

@@ -170,7 +170,7 @@ def test_a_setting_is_typed_as_it_is_shown(name: str, stored: Any, text: str) ->
     assert Settings.from_values({name: parse_setting(name, text)}) == Settings.from_values({name: stored})
 
 
-def test_a_setting_that_only_works_beside_another_is_shown_all_the_same() -> None:
+def test_a_setting_that_depends_on_another_is_shown() -> None:
     assert format_setting("heartbeat_interval", "1 min") == "1 min"
 
 

@@ -156,7 +156,7 @@ async def test_an_entry_shows_why_it_waits(url: str) -> None:
     assert page.has_button("Cancel")
 
 
-async def test_filters_stand_in_the_address_and_lists_go_on(url: str) -> None:
+async def test_filters_are_in_the_address_and_lists_continue(url: str) -> None:
     async with roastery_dashboard(url) as room:
         await room.app.queue_many("roast_batch", [{"beans": f"bag {number}"} for number in range(120)])
 

@@ -33,7 +33,6 @@ CHECKS: list[Any] = [
 ]
 
 
-SUSPICION = "hypothesis.errors.HypothesisDeprecationWarning"
 LEFT_OUT = ["/api/v1/events"]  # has no end
 web = create(railway("memory://"), access=access())
 schema: Any = documents.from_asgi("/api/v1/openapi.json", web, headers=PROGRAM).exclude(path=LEFT_OUT)

@@ -101,7 +101,7 @@ async def test_failed_sign_ins_cannot_fill_the_audit(h: Harness, monkeypatch: py
     assert (last.count, before.count) == (51, 1)
 
 
-async def test_a_failure_that_cannot_be_recorded_is_answered_all_the_same(
+async def test_a_failure_that_cannot_be_recorded_is_still_answered(
     h: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:

@@ -217,7 +217,7 @@ async def wait_and_check(checks: PasswordChecks, address: str, *, is_first: bool
         return await checks.is_right("guess", HASH)
 
 
-async def test_passwords_are_checked_one_at_a_time_and_the_loop_goes_on(
+async def test_passwords_are_checked_one_at_a_time_and_the_loop_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     checks, at_once, released = PasswordChecks(), list[int](), threading.Event()

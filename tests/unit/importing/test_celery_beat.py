@@ -125,7 +125,7 @@ def test_the_time_limit_of_a_task_is_the_timeout(
     assert one.remarks == ()
 
 
-def test_an_entry_that_cannot_be_read_is_kept_to_be_started_by_hand() -> None:
+def test_an_unreadable_entry_becomes_on_demand() -> None:
     found = list(read_beat({"odd": {"schedule": 60}, "fine": {"task": "t", "schedule": 60}}, NOW))
 
     assert [(one.external_id, one.when is None) for one in found] == [("odd", True), ("fine", False)]

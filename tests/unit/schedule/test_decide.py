@@ -297,7 +297,7 @@ ELEVEN = TEN + 60 * MINUTE
         ({"retry_at": ELEVEN + MINUTE}, ELEVEN + MINUTE),
     ],
 )
-def test_a_wait_that_ends_in_an_exclusion_goes_on_to_its_end(
+def test_a_wait_that_ends_in_an_exclusion_lasts_until_its_end(
     changes: dict[str, Any], start: datetime
 ) -> None:
     manifest = standing({"exclusions": (LUNCH,)}, **{"failure_count": 1} | changes)

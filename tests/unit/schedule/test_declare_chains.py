@@ -116,7 +116,7 @@ def test_after_many_roots_each_item_names_its_own(declarations: Declarations) ->
     assert found["sync-orders"].schedule_type is ScheduleType.INTERVAL
 
 
-def test_a_chain_can_go_on_from_a_manifest_declared_elsewhere(declarations: Declarations) -> None:
+def test_a_chain_can_continue_from_a_manifest_declared_elsewhere(declarations: Declarations) -> None:
     declarations.after("elsewhere").include(publish, "b", NOTHING).then_include(publish, "c", NOTHING)
 
     assert parents(declarations) == {"b": "elsewhere", "c": "b"}
@@ -129,7 +129,7 @@ def test_nothing_can_be_included_before_a_schedule(declarations: Declarations) -
         declarations.then_include(publish, "b", NOTHING)
 
 
-def test_a_batch_is_neither_a_root_nor_a_place_to_go_on_from(declarations: Declarations) -> None:
+def test_a_batch_cannot_be_a_root_or_be_continued(declarations: Declarations) -> None:
     batch = declarations.schedule_many(sync, "sync", {"users": USERS}, FIVE_MINUTES)
 
     with pytest.raises(DefinitionError, match=r"include 'b' has no root .* include_many with Item"):
@@ -149,7 +149,7 @@ def test_a_once_manifest_cannot_be_a_root_or_be_continued(declarations: Declarat
         once.then_include(publish, "b", NOTHING)
 
 
-def test_included_batches_keep_the_root_and_leave_no_place_to_go_on_from(
+def test_included_batches_keep_the_root_and_cannot_be_continued(
     declarations: Declarations,
 ) -> None:
     chain = declarations.schedule(sync, "a", USERS, FIVE_MINUTES).include_many(

@@ -197,7 +197,7 @@ def test_an_excluded_weekend_is_skipped(misfire: Misfire, answers: list[DueStatu
     assert isinstance(check_due(timing, at("2027-03-08 03:00")), Fire)
 
 
-def test_an_answer_is_put_off_to_where_it_is_allowed() -> None:
+def test_an_occurrence_in_an_exclusion_is_delayed_to_its_end() -> None:
     night = (exclude.time_window("22:00", "06:00"),)
     once = of(None, schedule_type=ScheduleType.ONCE, scheduled_at=at("23:00"), exclusions=night)
 

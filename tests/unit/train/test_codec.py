@@ -235,7 +235,7 @@ def test_a_number_that_is_not_finite_is_refused_wherever_it_hides(number: float)
         default: float | None
         kept: dict[str, Any] = {}
 
-    class Told(BaseModel):
+    class Constants(BaseModel):
         model_config = ConfigDict(ser_json_inf_nan="constants")
 
         number: float
@@ -247,7 +247,7 @@ def test_a_number_that_is_not_finite_is_refused_wherever_it_hides(number: float)
     assert [each.path for each in refused(Config, Config(default=1, kept={"a": [number]})).errors] == [
         "kept.a.0"
     ]
-    assert [each.path for each in refused(Told, Told(number=number)).errors] == ["number"]
+    assert [each.path for each in refused(Constants, Constants(number=number)).errors] == ["number"]
     assert [each.path for each in refused(list[float], [1.0, number]).errors] == ["1"]
     assert [each.path for each in refused(float, number).errors] == [""]
 

@@ -178,7 +178,7 @@ async def test_a_missing_part_of_a_tuple_is_named() -> None:
         await train("pair", bill >> unchecked(pair)).run(Order(1))
 
 
-async def test_a_short_circuit_that_raises_is_passed_over() -> None:
+async def test_a_short_circuit_that_raises_is_skipped() -> None:
     whole = train("raises", short_circuit(fail) >> bill)
 
     assert await whole.run(Order(1)) == Invoice("order 1")

@@ -33,7 +33,7 @@ def test_from_fetch_to_fetch_all_that_ended_counts(pace: Pace, clock: Clock) -> 
     assert pace.measure(2.0, ended=40) == (10, 10.0)
 
 
-def test_what_ended_before_the_fetch_counts_for_its_part_of_the_time(pace: Pace, clock: Clock) -> None:
+def test_runs_ended_before_the_fetch_count_for_their_part_of_the_time(pace: Pace, clock: Clock) -> None:
     clock.now = 4.0
 
     assert pace.measure(3.0, ended=100) == (25, 25.0), "all of them had ended when it began"
@@ -45,5 +45,5 @@ def test_a_long_time_without_a_fetch_makes_jobs_long(pace: Pace, clock: Clock) -
     assert pace.measure(999.9, ended=500) == (0, 0.5)
 
 
-def test_a_clock_that_stands_still_tells_nothing_of_the_time(pace: Pace) -> None:
+def test_a_clock_that_does_not_advance_gives_no_rate(pace: Pace) -> None:
     assert pace.measure(0.0, ended=7) == (7, math.inf)

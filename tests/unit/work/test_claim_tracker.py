@@ -3,21 +3,21 @@ from __future__ import annotations
 from trax.worker.worker import ClaimTracker
 
 
-async def test_what_is_held_and_known_is_no_stray() -> None:
+async def test_a_run_held_and_known_is_no_orphan() -> None:
     claiming = ClaimTracker()
 
     for _ in range(3):
         assert claiming.orphans([1, 2], claiming.snapshot([1, 2])) == set()
 
 
-async def test_what_stays_unknown_is_a_stray_at_the_second_look() -> None:
+async def test_a_run_unknown_in_two_checks_is_an_orphan() -> None:
     claiming = ClaimTracker()
 
     assert claiming.orphans([1, 2], claiming.snapshot([2])) == set()
     assert claiming.orphans([1, 2], claiming.snapshot([2])) == {1}
 
 
-async def test_what_ends_while_the_database_is_asked_is_no_stray() -> None:
+async def test_a_run_that_ends_during_a_check_is_no_orphan() -> None:
     claiming = ClaimTracker()
     async with claiming:
         assert claiming.orphans([1], claiming.snapshot([])) == set()
@@ -27,7 +27,7 @@ async def test_what_ends_while_the_database_is_asked_is_no_stray() -> None:
     assert claiming.orphans([1], before) == set()
 
 
-async def test_a_claim_under_way_is_waited_for_however_often_others_look() -> None:
+async def test_a_check_during_a_claim_finds_no_orphans() -> None:
     claiming = ClaimTracker()
 
     async with claiming:

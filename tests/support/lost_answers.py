@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import psycopg
-from sqlalchemy import make_url
+from tests.support.chaos_proxy import Proxy, proxy_to
 from tests.support.waiting import until
+from typing_extensions import override
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Generator
+    from contextlib import AbstractContextManager
 
 READY = b"Z\x00\x00\x00\x05I"
 """How the server ends the answer to a transaction: it is ready, and in no transaction."""
@@ -22,71 +23,39 @@ COMMIT = b"COMMIT\x00"
 """How a commit is sent."""
 
 
-class AnswerProxy:
+class AnswerProxy(Proxy):
     """Passes everything on; loses the answer to a transaction that has `marker` in it, once, and cuts.
 
     The answer is lost when it is complete: the server has committed.
     """
 
     def __init__(self, url: str, listener: socket.socket) -> None:
-        self._url = make_url(url)
-        self._listener = listener
+        super().__init__(url, listener)
         self.marker: bytes | None = None
         self.then: bytes | None = None
         """If set, the transaction is lost that has this, after one that has `marker`."""
-        self.lost = 0
+        self._doomed: set[socket.socket] = set()
 
-    @property
-    def url(self) -> str:
-        host, port = self._listener.getsockname()
-        return self._url.set(host=host, port=port).render_as_string(hide_password=False)
+    @override
+    def note_sent(self, client: socket.socket, data: bytes) -> None:
+        if self.marker is not None and self.marker in data:
+            self.marker, self.then = self.then, None
+            if self.marker is None:
+                self._doomed.add(client)
 
-    def serve(self) -> None:
-        with suppress(OSError):  # the listener is closed at the end
-            while True:
-                client, _ = self._listener.accept()
-                server = socket.create_connection((self._url.host or "127.0.0.1", self._url.port or 5432))
-                is_doomed = threading.Event()
-                for pump in (self._pass_on, self._pass_back):
-                    threading.Thread(target=pump, args=(client, server, is_doomed), daemon=True).start()
+    @override
+    def is_dropped(self, client: socket.socket) -> bool:
+        return client in self._doomed
 
-    def _pass_on(self, client: socket.socket, server: socket.socket, is_doomed: threading.Event) -> None:
-        with suppress(OSError):
-            while data := client.recv(1_000_000):
-                if self.marker is not None and self.marker in data:
-                    self.marker, self.then = self.then, None
-                    if self.marker is None:
-                        is_doomed.set()
-                server.sendall(data)
-        _cut(client, server)
-
-    def _pass_back(self, client: socket.socket, server: socket.socket, is_doomed: threading.Event) -> None:
-        with suppress(OSError):
-            while data := server.recv(1_000_000):
-                if is_doomed.is_set():
-                    if data.endswith(READY):
-                        self.lost += 1
-                        break
-                    continue
-                client.sendall(data)
-        _cut(client, server)
-        client.close()
-        server.close()
+    @override
+    def is_lost(self, client: socket.socket, data: bytes) -> bool:
+        is_complete = client in self._doomed and data.endswith(READY)
+        self.lost += is_complete
+        return is_complete
 
 
-@contextmanager
-def answer_proxy(url: str) -> Generator[AnswerProxy]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        proxy = AnswerProxy(url, listener)
-        threading.Thread(target=proxy.serve, daemon=True).start()
-        yield proxy
-        listener.shutdown(socket.SHUT_RDWR)
-
-
-def _cut(*ends: socket.socket) -> None:
-    for end in ends:
-        with suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+def answer_proxy(url: str) -> AbstractContextManager[AnswerProxy]:
+    return proxy_to(url, AnswerProxy)
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def test_a_manifest_is_retired_and_keeps_its_history(operator: Operator) -> None
     assert operator.json("executions", "list", "--train", "greet") == runs
 
 
-def test_a_group_is_changed_and_what_is_not_named_stays(operator: Operator) -> None:
+def test_a_group_is_changed_and_its_other_values_stay(operator: Operator) -> None:
     operator("groups", "set", "etl", "--max-active-jobs", "3", "--disabled")
     operator("groups", "set", "etl", "--priority", "9")
 

@@ -117,7 +117,7 @@ def test_listing_creates_no_database(operator: Operator, tmp_path: Path) -> None
         ["settings", "reset"],
     ],
 )
-def test_much_at_once_is_confirmed(
+def test_a_bulk_change_needs_a_confirmation(
     operator: Operator, trains: Railway, monkeypatch: pytest.MonkeyPatch, words: Sequence[str]
 ) -> None:
     asyncio.run(trains.runs(0))
@@ -249,7 +249,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def test_a_reader_that_leaves_early_is_no_error(trains: Railway, operator: Operator) -> None:
+def test_a_closed_pipe_is_no_error(trains: Railway, operator: Operator) -> None:
     asyncio.run(trains.runs())
 
     reading, writing = os.pipe()
@@ -308,7 +308,7 @@ def test_completion_is_installed_for_the_shell(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("limit", ["-1", "0", "1001"])
-def test_a_limit_that_no_page_can_have_is_a_misuse(operator: Operator, words: list[str], limit: str) -> None:
+def test_an_invalid_limit_is_a_usage_error(operator: Operator, words: list[str], limit: str) -> None:
     done = operator(*words, "--limit", limit)
 
     assert done.code == 2

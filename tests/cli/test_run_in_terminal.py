@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_person_sees_the_server_at_work(folder: Path) -> None:
+def test_a_terminal_shows_the_live_view(folder: Path) -> None:
     with terminal([TRAX, "run", "jobs.py:app", "--concurrency", "3"], folder=folder) as seen:
         seen.shows(
             f"all roles: 2 trains and 2 schedules on sqlite:///trax.db ({folder}/trax.db); Ctrl-C stops",
@@ -94,7 +94,7 @@ def test_a_second_ctrl_c_puts_back_what_runs(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"TRAX_LOG_FORMAT": "text"}, {"TERM": "dumb"}])
-def test_a_person_who_wants_no_view_gets_lines(folder: Path, how: dict[str, str]) -> None:
+def test_without_the_view_a_terminal_shows_log_lines(folder: Path, how: dict[str, str]) -> None:
     (folder / "go").touch()
 
     with terminal([TRAX, "run", "jobs.py:app"], folder=folder, environment=how) as seen:

@@ -38,12 +38,14 @@ def engine(broker: Broker, *options: str) -> CeleryEngine:
 
 
 @pytest.mark.parametrize("scenario", TURNS, ids=name_of)
-async def test_a_worker_that_forks_keeps(scenario: Scenario, broker: Broker, site: Workspace) -> None:
+async def test_a_worker_that_forks_keeps_the_contract(
+    scenario: Scenario, broker: Broker, site: Workspace
+) -> None:
     await play(scenario, engine(broker, "-c", "5" if scenario is TURNS[0] else "2"), site)
 
 
 @pytest.mark.parametrize("scenario", TURNS, ids=name_of)
-async def test_a_worker_with_threads_and_a_folder_for_a_broker_keeps(
+async def test_a_worker_with_threads_and_a_folder_for_a_broker_keeps_the_contract(
     scenario: Scenario, site: Workspace, tmp_path: Path
 ) -> None:
     folder = tmp_path / "broker"
@@ -53,9 +55,7 @@ async def test_a_worker_with_threads_and_a_folder_for_a_broker_keeps(
     await play(scenario, CeleryEngine(str(folder), "-P", "threads", "-c", "7"), site)
 
 
-async def test_a_broker_that_is_down_for_a_while_loses_nothing_of_ours(
-    broker: Broker, site: Workspace
-) -> None:
+async def test_an_outage_of_the_broker_loses_no_run(broker: Broker, site: Workspace) -> None:
     async def broker_fails(harness: ScenarioHarness) -> None:
         names = [f"lost-{number}" for number in range(5)]
         async with harness.server_side():

@@ -55,7 +55,7 @@ def site(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("scenario", [one for one in SCENARIOS if one is not DOWN], ids=name_of)
-async def test_ray_keeps(scenario: Scenario, cluster: Cluster, site: Workspace) -> None:
+async def test_ray_keeps_the_contract(scenario: Scenario, cluster: Cluster, site: Workspace) -> None:
     with closing(RayEngine(cluster, site)) as engine:
         await play(scenario, engine, site)
 

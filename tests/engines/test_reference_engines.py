@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("scenario", TURNS, ids=name_of)
 @pytest.mark.parametrize("engine", [Elsewhere, Here])
-async def test_the_reference_keeps(
+async def test_the_reference_engines_keep_the_contract(
     engine: type[Elsewhere | Here], scenario: Scenario, postgres_url: str, tmp_path: Path
 ) -> None:
     await play(scenario, engine(tmp_path), Workspace(postgres_url, tmp_path, crowd=CROWD))

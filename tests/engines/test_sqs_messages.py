@@ -194,9 +194,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
-async def test_a_message_that_cannot_be_read_stops_none_of_those_it_came_with(
-    setup: SqsSetup, body: str
-) -> None:
+async def test_an_unreadable_message_does_not_stop_the_others(setup: SqsSetup, body: str) -> None:
     setup.send(body)
     await queued(setup.app(), "hello")
     setup.send(body)
@@ -236,7 +234,7 @@ async def test_messages_of_the_last_poll_are_returned_at_once(
     assert [one["body"] for one in setup.event()["Records"]] == ["anything"]
 
 
-async def test_a_function_answers_which_messages_are_to_come_again(setup: SqsSetup) -> None:
+async def test_a_function_returns_the_messages_to_be_redelivered(setup: SqsSetup) -> None:
     await queued(setup.app(), "hello", "wrong")
     setup.send("nonsense")
     handle, event = lambda_handler(setup.app()), setup.event()

@@ -177,7 +177,7 @@ async def test_a_stream_with_an_unknown_id_reports_that_anything_may_have_change
     assert told == sorted(ChangeTag)
 
 
-async def test_many_pages_cost_one_question(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_pages_share_one_watcher(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[object] = []
     begin = watch.ChangeWatcher.start.__func__  # pyright: ignore[reportFunctionMemberAccess]
 

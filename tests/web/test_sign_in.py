@@ -124,7 +124,7 @@ async def test_a_link_is_no_token_for_programs(web: FastAPI, h: Harness) -> None
     assert (refused.status_code, still_good.status_code) == (401, 303)
 
 
-async def test_once_access_is_configured_links_and_their_sessions_count_no_more(
+async def test_once_access_is_configured_links_and_their_sessions_are_invalid(
     web: FastAPI, h: Harness
 ) -> None:
     configured = create(h.app, access=with_users())

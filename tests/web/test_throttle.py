@@ -69,7 +69,7 @@ async def statuses(client: httpx2.AsyncClient, count: int, **guessed: str) -> li
     return [(await guess(client, **guessed)).status_code for _ in range(count)]
 
 
-async def test_wrong_guesses_have_to_wait(web: FastAPI) -> None:
+async def test_wrong_passwords_are_throttled(web: FastAPI) -> None:
     async with browser(web) as client:
         answers = await statuses(client, 6)
         right = await guess(client, password=PASSWORD)
@@ -112,7 +112,7 @@ async def test_other_addresses_are_not_locked_out_by_guesses(web: FastAPI, slept
     assert slept == [2.0]
 
 
-async def test_one_address_that_tries_many_names_has_to_wait(web: FastAPI) -> None:
+async def test_one_address_with_many_names_is_throttled(web: FastAPI) -> None:
     async with browser(web, peer="192.0.2.1") as attacker:
         answers = [(await guess(attacker, name=f"name {number}")).status_code for number in range(21)]
 
@@ -144,7 +144,7 @@ async def test_behind_a_proxy_the_throttle_counts_the_client_address(app: Trax) 
     assert elsewhere.status_code == 401
 
 
-async def test_wrong_tokens_have_to_wait_by_address(web: FastAPI) -> None:
+async def test_wrong_tokens_are_throttled_by_address(web: FastAPI) -> None:
     async def status_with(client: httpx2.AsyncClient, token: str) -> int:
         answer = await client.get("/api/v1/groups", headers={"Authorization": f"Bearer {token}"})
         return answer.status_code

@@ -240,8 +240,9 @@ class Bench:
         return ids
 
     async def begins(self, *numbers: int) -> None:
-        while self.began != [*numbers]:  # noqa: ASYNC110 - a slot begins a run in the next loop iterations
-            await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            while self.began != [*numbers]:  # noqa: ASYNC110 - a slot begins a run in the next iterations
+                await asyncio.sleep(0)
 
 
 async def test_runs_beyond_the_slots_wait_and_start_when_their_code_starts(

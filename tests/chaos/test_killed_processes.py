@@ -1,4 +1,4 @@
-"""Processes that die without a word, or stand still: others go on from what their records say."""
+"""Processes that are killed or suspended: others continue from their records."""
 
 from __future__ import annotations
 

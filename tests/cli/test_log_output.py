@@ -1,4 +1,4 @@
-"""What a server writes where nobody sits: every line for itself, and nothing that steers a terminal."""
+"""The log of a server without a terminal: one line per message, without control characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all of an operator's commands have in common."""
+"""Behaviour that all commands of an operator share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server in front of a person: what they see while it runs, and how it ends."""
+"""A server in a terminal: the live view while it runs, and its end."""
 
 from __future__ import annotations
 

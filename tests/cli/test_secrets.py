@@ -1,4 +1,4 @@
-"""`trax secrets`, and what other commands say of secrets."""
+"""`trax secrets`, and secrets in the output of other commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Celery's workers keep what every engine has to keep, with a server for a broker and without."""
+"""Celery's workers keep the contract of engines, with a server as broker and without."""
 
 from __future__ import annotations
 

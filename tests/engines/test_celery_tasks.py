@@ -1,4 +1,4 @@
-"""What is sent to Celery, what a broker that is away answers, and what the task does where it arrives."""
+"""Tasks sent to Celery, errors of an unreachable broker, and their execution in a worker."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 from __future__ import annotations

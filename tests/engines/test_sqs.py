@@ -1,4 +1,4 @@
-"""A queue of SQS and its consumer keep what every engine has to keep."""
+"""A queue of SQS and its consumer keep the contract of engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent to a queue, what becomes of it there, and what a function that is called with it answers."""
+"""Messages of SQS: their content, their deletion and redelivery, and functions called with them."""
 
 from __future__ import annotations
 

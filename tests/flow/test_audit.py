@@ -1,4 +1,4 @@
-"""What operators do is written down with what it changed, and some of it can be undone."""
+"""The audit log: changes by operators, with both states, and undoing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person does with what gave up."""
+"""Requeueing, acknowledging, listing and deleting dead letters."""
 
 from __future__ import annotations
 

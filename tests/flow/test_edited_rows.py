@@ -1,4 +1,4 @@
-"""A row that somebody edited by hand is read as far as possible, reset, or reported: it holds up nobody."""
+"""A row edited by hand is read as far as possible, reset, or reported: it stops no other job."""
 
 from __future__ import annotations
 

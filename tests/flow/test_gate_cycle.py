@@ -1,4 +1,4 @@
-"""From the work queue to a record, as an app sees it: what passes the gate, what counts, what is left."""
+"""From the work queue to a record, seen by an app: admission, limits and the rows that remain."""
 
 from __future__ import annotations
 

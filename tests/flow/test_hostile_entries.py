@@ -1,4 +1,4 @@
-"""Whoever may only enqueue writes what they like into the queue, and stops nobody else's jobs."""
+"""A user who may only enqueue can write any row into the queue, and stops no jobs of others."""
 
 # ruff: noqa: S608 - the statements are made of constants
 

@@ -1,4 +1,4 @@
-"""Edits of the settings, seen by whoever runs."""
+"""Edited settings, as running servers apply them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One cycle of the ManifestManager: who gets an entry, who does not, and that nobody holds up the others."""
+"""One cycle of the ManifestManager: which manifests get an entry, and that none holds up the others."""
 
 from __future__ import annotations
 

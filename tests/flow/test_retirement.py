@@ -1,4 +1,4 @@
-"""What happens to a manifest that nobody declares any more, and how it comes back."""
+"""Retirement of manifests that are no longer declared, and their return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows a run that failed or was cancelled: another try, a dead letter, or the next occurrence."""
+"""After a failed or cancelled run: a retry, a dead letter, or the next occurrence."""
 
 from __future__ import annotations
 

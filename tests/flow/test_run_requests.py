@@ -1,4 +1,4 @@
-"""What a run may ask for by what it raises: another try at a certain moment, a later run, or the end."""
+"""Exceptions by which a run requests a later retry, another run later, or its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What code declares, and what stands in the database after the app has started with it."""
+"""Seeding: the rows of the database after an app has started with its declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server does before its loops begin, on a database that others use, or that is not there yet."""
+"""The start of a server, on a database in use or not reachable yet."""
 
 from __future__ import annotations
 

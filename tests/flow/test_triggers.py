@@ -1,4 +1,4 @@
-"""Starting a manifest by hand: an extra run, whatever the schedule says."""
+"""Triggering a manifest: an extra run beside its schedule."""
 
 from __future__ import annotations
 

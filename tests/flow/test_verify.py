@@ -1,4 +1,4 @@
-"""`app.verify`: a busy history is clean, and whatever must not be in it is found, with its ids."""
+"""`app.verify`: a busy history is clean, and each violation is found with its ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`app.verify` on schedules: what should have been queued is found, but not what was held back."""
+"""`app.verify` on schedules: missing entries are found, except those that were held back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`app.verify` on jobs that wait: what nothing explains is found, and what may be in flight is not."""
+"""`app.verify` on waiting jobs: unexplained waits are found, and entries in flight are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watchdog: finds what would never be looked at again, and nothing else."""
+"""The watchdog repairs manifests that would never run again, and no others."""
 
 from __future__ import annotations
 

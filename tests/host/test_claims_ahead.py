@@ -1,4 +1,4 @@
-"""Runs that a worker has claimed and not begun: what becomes of them while all of its slots are in use."""
+"""Runs that a worker has claimed ahead, while all of its slots are in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever was refused at the gate is let in as soon as a place is free. Nobody polls within a test."""
+"""An entry refused at the gate is admitted as soon as capacity is free, without a poll."""
 
 from __future__ import annotations
 

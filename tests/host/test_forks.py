@@ -1,4 +1,4 @@
-"""An app that was used before a fork works in parent and child: nothing is shared, nobody is disturbed."""
+"""An app that was used before a fork works in parent and child, and they share no connection."""
 
 from __future__ import annotations
 

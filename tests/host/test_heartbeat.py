@@ -1,4 +1,4 @@
-"""Whatever this process runs belongs to a row that beats, from a thread and a connection of its own."""
+"""The row of a process with direct runs, renewed from a thread and a connection of its own."""
 
 from __future__ import annotations
 

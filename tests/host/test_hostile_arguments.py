@@ -1,4 +1,4 @@
-"""What no caller may pass in Python is refused by its name, before a driver or the calendar refuses it."""
+"""Impossible arguments are refused by name, before a driver or the calendar refuses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever has the secret of an HTTP worker can end its runs, and do nothing else here."""
+"""A client with the secret of an HTTP worker can end its runs, and do nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the endpoint answers, to whom, and what it refuses."""
+"""The endpoint of HTTP workers: its responses, authorization and refusals."""
 
 from __future__ import annotations
 

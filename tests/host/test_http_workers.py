@@ -1,4 +1,4 @@
-"""The near side of HTTP workers: what it says, what it makes of the answers, and when it calls again."""
+"""The submitter of HTTP workers: its calls, its handling of responses, and its retries."""
 
 # pyright: reportPrivateUsage=false
 

@@ -1,4 +1,4 @@
-"""What a server asks the database while nothing happens."""
+"""Queries of an idle server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several processes on one PostgreSQL. Nobody polls within a test: what they tell each other moves them."""
+"""Several processes on one PostgreSQL that notify each other; none polls within a test."""
 
 from __future__ import annotations
 

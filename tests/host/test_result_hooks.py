@@ -1,4 +1,4 @@
-"""What follows the result of a run (hooks, the span) waits until it is written, and is kept no longer."""
+"""Hooks and spans of a run wait until its result is written, and are kept no longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says last is in its record, whoever holds that record in the moment of its end."""
+"""The last progress of a run is in its record, even if the record is locked at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an app tells OpenTelemetry: spans of what it did, and figures about it."""
+"""Spans and metrics of an app for OpenTelemetry."""
 
 from __future__ import annotations
 

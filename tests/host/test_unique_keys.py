@@ -1,4 +1,4 @@
-"""One job at a time for each key: from the moment it is queued until it is over, whatever happens to it."""
+"""One job at a time for each unique key, from its entry to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer to a commit is lost: nothing is sent twice, and the caller learns what may be stored."""
+"""The answer to a commit is lost: nothing is sent twice, and the caller gets the possible entry."""
 
 from __future__ import annotations
 

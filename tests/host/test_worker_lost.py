@@ -1,4 +1,4 @@
-"""A worker that falls silent: what others do then, and what it does when it is back."""
+"""A worker without a heartbeat: its runs are reassigned, and it registers again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection may die in the moment of a commit: the database has it, and whoever asked for it an error."""
+"""The answer to a commit of a worker is lost: its orphans are released, and results counted once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callers who wait for somebody's lock take nothing that the loops of a server need, and not for ever."""
+"""Callers who wait for a lock block no loop of a server, and give up in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group that the open transaction of a caller is the first to use: nobody waits for that transaction."""
+"""A group that an open transaction uses first: no other transaction waits for it."""
 
 from __future__ import annotations
 

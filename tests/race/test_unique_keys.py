@@ -1,4 +1,4 @@
-"""Many who ask for one key in the same moment. Real connections, real locks."""
+"""Concurrent calls with one unique key. Real connections, real locks."""
 
 from __future__ import annotations
 

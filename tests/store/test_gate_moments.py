@@ -1,4 +1,4 @@
-"""What others commit while somebody looks at the gate, before each of the statements of that look."""
+"""Commits of others during a visit to the gate, before each of its statements."""
 
 from __future__ import annotations
 

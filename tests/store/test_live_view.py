@@ -1,4 +1,4 @@
-"""What somebody sees who keeps watching, on every database."""
+"""The data of the live view, on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control room asks stays quick however long history grows: it reads sums, and not far beyond."""
+"""Statistics of the dashboard stay fast with a long history: they read sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked all the time, by those who watch and those who measure, costs the same beside any history."""
+"""Frequent queries of pages and monitors cost the same beside any history."""
 
 from __future__ import annotations
 

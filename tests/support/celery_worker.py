@@ -1,4 +1,4 @@
-"""The far side of Celery: a Celery worker, whose task takes up the runs of the site's app."""
+"""A Celery worker whose task claims the runs of the site's app."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many jobs that want through one gate, and processes that let them in."""
+"""Many jobs at one gate, and processes that admit them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The far side of HTTP workers, as a process: a real server on the loopback, at a port it is told."""
+"""The endpoint of HTTP workers, as a process: a real server on the loopback, at a given port."""
 
 from __future__ import annotations
 

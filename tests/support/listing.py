@@ -1,4 +1,4 @@
-"""What is in the store, for tests that look: the newest first."""
+"""The entries and runs of a store, the newest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An app whose one train does as it is told, and rows written behind the manager's back."""
+"""A harness of an app with one train of scripted behaviour, and rows written beside the manager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions that stay open until they are let go, for tests of who waits for whom."""
+"""Transactions that stay open until a test ends them, for tests of locks."""
 
 from __future__ import annotations
 

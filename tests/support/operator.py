@@ -1,4 +1,4 @@
-"""An operator at the command line: what they type, and what they are told."""
+"""An operator at the command line: commands and their output."""
 
 from __future__ import annotations
 

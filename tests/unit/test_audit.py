@@ -1,4 +1,4 @@
-"""What the audit keeps of values: no secret, and not too much."""
+"""Values in the audit log: without secrets, and cut."""
 
 from __future__ import annotations
 

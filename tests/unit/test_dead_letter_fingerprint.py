@@ -1,4 +1,4 @@
-"""The same trouble has the same fingerprint, whatever numbers, ids and names it mentions."""
+"""The same failure has the same fingerprint, with any numbers, ids and names in its message."""
 
 from __future__ import annotations
 

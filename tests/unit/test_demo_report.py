@@ -1,4 +1,4 @@
-"""What the demo says of its records is what they add up to."""
+"""The report of the demo agrees with its records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must not be read is hidden: by the name it stands under, and in every spelling of a URL."""
+"""Secrets are hidden by name, and in every spelling of a URL."""
 
 # pyright: reportPrivateUsage=false
 

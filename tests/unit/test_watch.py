@@ -1,4 +1,4 @@
-"""Who may say that others are silent."""
+"""When a process may declare others lost."""
 
 from __future__ import annotations
 

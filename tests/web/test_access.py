@@ -1,4 +1,4 @@
-"""Who may enter the control room, and what they may do there."""
+"""Access to the dashboard by role, and its security headers."""
 
 from __future__ import annotations
 

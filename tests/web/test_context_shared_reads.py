@@ -1,4 +1,4 @@
-"""Those who watch ask the same in the same moment: the database is asked once."""
+"""Concurrent equal reads share one query."""
 
 from __future__ import annotations
 

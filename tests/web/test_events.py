@@ -1,4 +1,4 @@
-"""Whoever has a page open is told what has changed, and asks the database nothing for it."""
+"""Streams of changes for open pages, without polling the database per page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is hidden in the input that fills a form stays hidden, and stays what it was."""
+"""Hidden values of an input that fills a form stay hidden and unchanged."""
 
 from __future__ import annotations
 

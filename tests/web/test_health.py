@@ -1,4 +1,4 @@
-"""What monitors are told."""
+"""Health and metrics for monitors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is put into an address, a body or a form, the answer is documented, and none is a 500."""
+"""Any address, body or form gets a documented response, and never a 500."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Visitors that are slow, large or many: they are let go, and everybody else is served."""
+"""Slow, large or many requests are cut off, and others are served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator does on the pages, without scripts: forms, questions, and what is said afterwards."""
+"""Actions of an operator on the pages, without scripts: forms, confirmations and messages."""
 
 from __future__ import annotations
 

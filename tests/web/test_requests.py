@@ -1,4 +1,4 @@
-"""What the API says to a request that it does not understand: which word, which method, which type."""
+"""Requests that the API refuses: unknown parameters, methods and types."""
 
 from __future__ import annotations
 

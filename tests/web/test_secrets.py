@@ -1,4 +1,4 @@
-"""Secrets of pydantic in the control room: nobody reads them there, and none is lost."""
+"""Secrets of pydantic in the dashboard: never shown, and never lost."""
 
 from __future__ import annotations
 

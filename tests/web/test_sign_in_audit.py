@@ -1,4 +1,4 @@
-"""Who signed in, and who failed to, is in the audit; strangers cannot fill it."""
+"""Sign-ins and failed sign-ins are in the audit log, which they cannot fill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Those who guess passwords and tokens wait, and nobody else does."""
+"""Wrong passwords and tokens are throttled, and other clients are not."""
 
 from __future__ import annotations
 

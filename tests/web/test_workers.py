@@ -1,4 +1,4 @@
-"""Who runs jobs, as the control room shows them."""
+"""The workers page and API."""
 
 from __future__ import annotations
 

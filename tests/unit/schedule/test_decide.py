@@ -1,4 +1,4 @@
-"""What happens to a manifest the manager looks at, as tables of values."""
+"""Decisions of the manager about a manifest, as tables of values."""
 
 from __future__ import annotations
 

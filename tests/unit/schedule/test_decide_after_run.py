@@ -1,4 +1,4 @@
-"""What the end of a run means for its manifest, as tables of values."""
+"""Changes of a manifest at the end of its run, as tables of values."""
 
 from __future__ import annotations
 

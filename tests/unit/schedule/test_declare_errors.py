@@ -1,4 +1,4 @@
-"""Calls that a new user gets wrong: each names what was expected."""
+"""Common mistakes in calls: each error names the expected form."""
 
 from __future__ import annotations
 

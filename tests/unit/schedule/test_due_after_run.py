@@ -1,4 +1,4 @@
-"""What the end of a run means for the next one."""
+"""The next due time after the end of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever answers at the URL of a worker cannot fill the memory of a scheduler."""
+"""A hostile server at the URL of an HTTP worker cannot fill the memory of a scheduler."""
 
 # pyright: reportPrivateUsage=false
 

@@ -1,4 +1,4 @@
-"""Where HTTP workers are called: who reads a message learns no password."""
+"""The URL of HTTP workers: messages and errors reveal no password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller hears who cannot listen as quickly as a run speaks."""
+"""A stream of a run for a caller that reads too slowly."""
 
 from __future__ import annotations
 

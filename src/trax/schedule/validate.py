@@ -94,6 +94,7 @@ NAME: Final = Requirement(
     f"text of at most {LONGEST_NAME} characters",
     lambda value: isinstance(value, str) and len(value) <= LONGEST_NAME,
 )
+NAME_OR_NONE: Final = Requirement(NAME.expected, lambda value: value is None or NAME.is_valid(value))
 ID_OR_NAME: Final = Requirement(
     f"{ID_DESCRIPTION}, or text of at most {LONGEST_NAME} characters",
     lambda value: is_id(value) or NAME.is_valid(value),
@@ -102,6 +103,7 @@ WHOLE: Final = Requirement(
     "a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)
 )
 MOMENT: Final = Requirement(f"{MOMENT_TEXT}, such as datetime.now(UTC)", is_moment)
+MOMENT_OR_NONE: Final = Requirement(MOMENT.expected, lambda value: value is None or is_moment(value))
 MOMENT_OR_AGO: Final = Requirement(
     f"{MOMENT_TEXT}, or a timedelta before now, or None",
     lambda value: value is None or is_moment(value) or is_duration(value),

@@ -1,0 +1,451 @@
+"""What can be listed: the filters and columns of each noun, described once.
+
+A filter is a key of a TypedDict, annotated with a `Filter`. Its type says how a value is parsed and checked.
+From the key the Python resource, the HTTP API, the command and the page have it; the search in the store says
+which rows it selects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+from datetime import datetime  # noqa: TC003 - a filter's type is read from its annotation
+from enum import StrEnum
+from functools import cache
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict, get_args, get_type_hints
+
+from trax.records.states import (  # noqa: TC001 - as above
+    DeadLetterStatus,
+    LogLevel,
+    Origin,
+    QueueStatus,
+    ScheduleType,
+    State,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One filter: its help, and how the page's form shows it. The name and the type come from its key.
+
+    `kind` is str (a name or a text), int (an id), bool, datetime (a moment), or an enum of choices.
+    """
+
+    help: str
+    _: KW_ONLY
+    default: Any = None
+    negative: str = ""
+    """The option that means False, if no value means both."""
+    label: str = ""
+    placeholder: str = ""
+    form_name: str | None = ""
+    """The name in the form, by default that of the filter; None: it is not in the form."""
+    name: str = ""
+    kind: type[Any] = str
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return tuple(self.kind) if issubclass(self.kind, StrEnum) else ()
+
+    @property
+    def title(self) -> str:
+        return self.label or self.name.replace("_", " ").capitalize()
+
+    @property
+    def field(self) -> str | None:
+        return self.name if self.form_name == "" else self.form_name
+
+
+@cache
+def filters_of(keywords: type[Any]) -> Mapping[str, Filter]:
+    """The filters that a TypedDict declares, by name."""
+    hints = get_type_hints(keywords, include_extras=True)
+    return {name: replace(get_args(hint)[1], name=name, kind=_kind_of(hint)) for name, hint in hints.items()}
+
+
+def _kind_of(hint: Any) -> type[Any]:
+    """The type of a value, such as State for `Annotated[State | str | None, …]`."""
+    declared = get_args(hint)[0]
+    return next(each for each in get_args(declared) or (declared,) if each is not NoneType)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a list: the attribute of the record, and how the page's table shows it.
+
+    `cell` names a macro of `cells.html`. A column may be left out of the page or of the command's table; one
+    that is shown `unless` or `only_if` a filter has a value depends on that filter.
+    """
+
+    name: str
+    header: str = ""
+    cell: str = "text"
+    _: KW_ONLY
+    style: str = ""
+    in_command: bool = True
+    in_page: bool = True
+    only_if: tuple[str, Any] | None = None
+    unless: tuple[str, Any] | None = None
+
+    def fits(self, filters: Mapping[str, Any]) -> bool:
+        if self.only_if is not None and filters.get(self.only_if[0]) != self.only_if[1]:
+            return False
+        return self.unless is None or filters.get(self.unless[0]) != self.unless[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noun:
+    """A kind of record that can be listed, paged and counted.
+
+    `name` is the resource of the app. `key` is the attribute that `before` and `after` are compared with.
+    """
+
+    name: str
+    summary: str
+    filters: type[Any]
+    columns: tuple[Column, ...]
+    key: str = "id"
+    is_by_name: bool = False
+    is_newest_first: bool = True
+    is_brief: bool = True
+    """Whether the API leaves long fields out of lists, unless it is asked for them."""
+
+    @property
+    def filters_by_name(self) -> Mapping[str, Filter]:
+        return filters_of(self.filters)
+
+    def command_columns(self, filters: Mapping[str, Any]) -> list[Column]:
+        return [column for column in self.columns if column.in_command and column.fits(filters)]
+
+    def page_columns(self, filters: Mapping[str, Any]) -> list[Column]:
+        return [column for column in self.columns if column.in_page and column.fits(filters)]
+
+
+class PageById(TypedDict, total=False):
+    """Which part of a list by id: `limit` items (50 by default) with ids below `before` or above `after`.
+
+    With `brief`, inputs, outputs, junctions and stack traces are omitted, and long texts cut.
+    """
+
+    before: int | None
+    after: int | None
+    limit: int
+    brief: bool
+
+
+class PageByName(TypedDict, total=False):
+    """Which part of a list by name: `limit` items (50 by default) before or after a name.
+
+    With `brief`, inputs are omitted.
+    """
+
+    before: str | None
+    after: str | None
+    limit: int
+    brief: bool
+
+
+TRAIN: Final = Filter("Only this train.")
+MANIFEST: Final = Filter("Only this manifest, by its external id.")
+GROUP: Final = Filter("Only this group.")
+SINCE: Final = Filter("Created at or after this time.", form_name=None)
+UNTIL: Final = Filter("Created before this time.", form_name=None)
+
+
+class RunFilter(TypedDict, total=False):
+    """Filters for executions; an omitted one matches all.
+
+    `since` (inclusive) and `until` (exclusive) filter by creation time; `external_id` may be a prefix. Runs
+    of administrative trains are left out, unless `admin` is true or `train` names one.
+    """
+
+    state: Annotated[State | str | None, Filter("Only this state.")]
+    train: Annotated[str | None, TRAIN]
+    manifest: Annotated[str | None, MANIFEST]
+    group: Annotated[str | None, GROUP]
+    parent_id: Annotated[int | None, Filter("Only runs that this run started.", form_name=None)]
+    external_id: Annotated[
+        str | None, Filter("The external id, or its beginning.", placeholder="or its beginning")
+    ]
+    since: Annotated[datetime | None, SINCE]
+    until: Annotated[datetime | None, UNTIL]
+    admin: Annotated[bool, Filter("Include Trax's own administrative trains.", default=False, form_name=None)]
+
+
+class ExecutionKeywords(PageById, RunFilter, total=False):
+    """Keywords of `app.executions.list` and `page`."""
+
+
+class EntryFilter(TypedDict, total=False):
+    """Filters for entries of the work queue; an omitted one matches all."""
+
+    status: Annotated[QueueStatus | str | None, Filter("Only this status.")]
+    train: Annotated[str | None, TRAIN]
+    manifest: Annotated[str | None, MANIFEST]
+    group: Annotated[str | None, GROUP]
+    origin: Annotated[Origin | str | None, Filter("Only entries of this origin.")]
+    external_id: Annotated[str | None, Filter("The external id.")]
+
+
+class EntryKeywords(PageById, EntryFilter, total=False):
+    """Keywords of `app.work_queue.list` and `page`."""
+
+
+class LogFilter(TypedDict, total=False):
+    """Filters for log lines: of this level or higher, with this text in the message, of one run."""
+
+    text: Annotated[
+        str | None,
+        Filter("Only messages that contain this text.", placeholder="part of a message"),
+    ]
+    level: Annotated[LogLevel | str | None, Filter("This level or higher.", label="Minimum level")]
+    metadata_id: Annotated[
+        int | None,
+        Filter(
+            "Only lines of this execution.", label="Execution", form_name="execution", placeholder="its id"
+        ),
+    ]
+
+
+class LogKeywords(PageById, LogFilter, total=False):
+    """Keywords of `app.logs.list` and `page`."""
+
+
+class ManifestFilter(TypedDict, total=False):
+    """Filters for manifests; an omitted one matches all.
+
+    `text` is part of the external id; `depends_on` is the parent's. Retired manifests are omitted, unless
+    `retired` is True (only those) or None (all).
+    """
+
+    text: Annotated[
+        str | None,
+        Filter(
+            "Only external ids that contain this text.", label="External id", placeholder="part of the id"
+        ),
+    ]
+    train: Annotated[str | None, TRAIN]
+    group: Annotated[str | None, GROUP]
+    schedule_type: Annotated[ScheduleType | str | None, Filter("Only this type.", label="Schedule")]
+    enabled: Annotated[
+        bool | None, Filter("Only enabled, or only disabled ones.", negative="--disabled", label="State")
+    ]
+    depends_on: Annotated[str | None, Filter("Only dependents of this manifest.")]
+    retired: Annotated[bool | None, Filter("List retired manifests instead.", default=False, form_name=None)]
+
+
+class ManifestKeywords(PageByName, ManifestFilter, total=False):
+    """Keywords of `app.manifests.list` and `page`."""
+
+
+class GroupFilter(TypedDict, total=False):
+    """Groups have no filters."""
+
+
+class LetterFilter(TypedDict, total=False):
+    """Filters for dead letters; an omitted one matches all. A fingerprint is one kind of failure."""
+
+    status: Annotated[DeadLetterStatus | str | None, Filter("Only this status.", placeholder="all")]
+    manifest: Annotated[str | None, MANIFEST]
+    fingerprint: Annotated[
+        str | None, Filter("All dead letters of this failure; `groups` lists fingerprints.")
+    ]
+
+
+class DeadLetterKeywords(PageById, LetterFilter, total=False):
+    """Keywords of `app.dead_letters.list` and `page`."""
+
+
+class WorkerFilter(TypedDict, total=False):
+    """Workers have no filters."""
+
+
+class SessionFilter(TypedDict, total=False):
+    """Filters for dashboard sessions; expired ones are left out."""
+
+    user: Annotated[str | None, Filter("Only sessions of this user.")]
+
+
+class SessionKeywords(PageById, SessionFilter, total=False):
+    """Keywords of `app.sessions.list` and `page`."""
+
+
+class AuditFilter(TypedDict, total=False):
+    """Filters for audit entries; an omitted one matches all.
+
+    `action` is a noun and a verb, such as "groups.update"; `target` is the id or name of what changed.
+    """
+
+    actor: Annotated[str | None, Filter("Who made the change.")]
+    action: Annotated[str | None, Filter("An action, such as groups.update.", placeholder="groups.update")]
+    noun: Annotated[str | None, Filter("A kind of record, such as group.", placeholder="group")]
+    target: Annotated[str | None, Filter("An id or name that was changed.", placeholder="an id or a name")]
+    since: Annotated[datetime | None, SINCE]
+    until: Annotated[datetime | None, UNTIL]
+
+
+class AuditKeywords(PageById, AuditFilter, total=False):
+    """Keywords of `app.audit.list` and `page`."""
+
+
+ID: Final = Column("id", "Id", style="tight")
+TRAIN_COLUMN: Final = Column("train", "Train", "train")
+MANIFEST_COLUMN: Final = Column("manifest", "Manifest", "manifest")
+
+EXECUTIONS: Final = Noun(
+    name="executions",
+    summary="List executions, newest first.",
+    filters=RunFilter,
+    columns=(
+        replace(ID, cell="execution"),
+        TRAIN_COLUMN,
+        Column("state", "State", "chip"),
+        replace(MANIFEST_COLUMN, style="wide"),
+        Column("attempt", "Attempt", style="number wide"),
+        Column("created_at", "Created", "moment"),
+        Column("ended_at", "Duration", "run_duration", style="number"),
+        Column("failure_reason", "Progress or failure", "run_progress", style="wide"),
+        Column("host", "Host", style="wide dim", in_command=False),
+    ),
+)
+ENTRIES: Final = Noun(
+    name="work_queue",
+    summary="List queue entries, newest first.",
+    filters=EntryFilter,
+    columns=(
+        replace(ID, cell="entry"),
+        TRAIN_COLUMN,
+        Column("status", "Status", "entry_status"),
+        Column("origin", "Origin", "words", style="wide"),
+        Column("priority", "Priority", style="number"),
+        MANIFEST_COLUMN,
+        Column("group", "Group", "group", style="wide"),
+        Column("created_at", "Created", "moment"),
+        Column("scheduled_at", "Not before", "moment", style="wide"),
+        Column("dispatched_at", "Dispatched", "moment", in_command=False),
+        Column("metadata_id", "Execution", "execution", style="tight", in_command=False),
+    ),
+)
+LOGS: Final = Noun(
+    name="logs",
+    summary="List log lines of all executions, newest first.",
+    filters=LogFilter,
+    columns=(
+        Column("id", in_page=False),
+        Column("metadata_id", "Execution", "execution", style="tight"),
+        Column("created_at", "At", "moment", style="tight"),
+        Column("level", "Level", "level", style="tight"),
+        Column("message", "Message", "message", style="message"),
+        Column("logger", "Logger", style="wide dim", in_command=False),
+    ),
+    is_brief=False,
+)
+MANIFESTS: Final = Noun(
+    name="manifests",
+    summary="List manifests, sorted by external id.",
+    filters=ManifestFilter,
+    columns=(
+        Column("external_id", "Manifest", "manifest", style="strong"),
+        TRAIN_COLUMN,
+        Column("group", "Group", "group", style="wide"),
+        Column("schedule", "Schedule", "schedule"),
+        Column("enabled", "State", "manifest_state"),
+        Column("priority", "Priority", style="number wide", in_command=False),
+        Column("failure_count", "Failures", "failures", style="number wide"),
+        Column("last_successful_run", "Last success", "moment_or_never", in_command=False),
+        Column("next_due_at", "Next due", "moment", unless=("retired", True)),
+        Column("retired_at", "Retired", "moment", only_if=("retired", True)),
+    ),
+    key="external_id",
+    is_by_name=True,
+    is_newest_first=False,
+)
+GROUPS: Final = Noun(
+    name="groups",
+    summary="List groups, sorted by name.",
+    filters=GroupFilter,
+    columns=(Column("name"), Column("priority"), Column("max_active_jobs"), Column("enabled")),
+    key="name",
+    is_by_name=True,
+    is_newest_first=False,
+)
+DEAD_LETTERS: Final = Noun(
+    name="dead_letters",
+    summary="List dead letters, newest first.",
+    filters=LetterFilter,
+    columns=(
+        replace(ID, cell="dead_letter"),
+        TRAIN_COLUMN,
+        MANIFEST_COLUMN,
+        Column("status", "Status", "chip"),
+        Column("retry_count", "Failures", style="number wide"),
+        Column("dead_lettered_at", "Since", "moment"),
+        Column("reason", "Reason", "failure"),
+        Column("resolved_at", "Resolved", "moment", style="wide", in_command=False),
+        Column("note", "Note", "cut", style="wide", in_command=False),
+    ),
+)
+WORKERS: Final = Noun(
+    name="workers",
+    summary="List workers, sorted by id. One whose heartbeat is late is lost.",
+    filters=WorkerFilter,
+    columns=tuple(
+        map(
+            Column,
+            (
+                *("worker.id", "worker.host", "worker.pid", "worker.app", "worker.kind"),
+                *("worker.concurrency", "running", "worker.heartbeat_at", "is_lost"),
+            ),
+        )
+    ),
+    is_newest_first=False,
+    is_brief=False,
+)
+SESSIONS: Final = Noun(
+    name="sessions",
+    summary="List dashboard sessions, newest first.",
+    filters=SessionFilter,
+    columns=(
+        ID,
+        Column("user", "User", "user"),
+        Column("role", "Role"),
+        Column("means", "By", style="wide"),
+        Column("address", "Address"),
+        Column("user_agent", "Browser", "cut", style="wide", in_command=False),
+        Column("created_at", "Signed in", "moment"),
+        Column("last_seen_at", "Last seen", "moment"),
+        Column("expires_at", "Expires", "moment", style="wide"),
+    ),
+)
+AUDIT: Final = Noun(
+    name="audit",
+    summary="List audit entries, newest first.",
+    filters=AuditFilter,
+    columns=(
+        Column("id", in_page=False),
+        Column("at", "When", "moment", style="tight"),
+        Column("actor", "Actor", "actor"),
+        Column("via", in_page=False),
+        Column("action", "Action", "action"),
+        Column("ids", "Target", "targets"),
+        Column("count", in_page=False),
+        Column("before", "Before → after", "changes", in_command=False),
+        Column("reason", "Reason", style="wide"),
+        Column("undone_by", in_page=False),
+    ),
+    is_brief=False,
+)
+NOUNS: Final = (
+    EXECUTIONS,
+    ENTRIES,
+    LOGS,
+    MANIFESTS,
+    GROUPS,
+    DEAD_LETTERS,
+    WORKERS,
+    SESSIONS,
+    AUDIT,
+)

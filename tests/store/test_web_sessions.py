@@ -41,7 +41,10 @@ def test_sessions_are_listed_newest_first_a_page_at_a_time(store: Store, now: da
     first, second, third = (begin(store, key, now, user=user) for key, user in zip("abc", "xyx", strict=True))
 
     def page(**wanted: Any) -> list[int]:
-        wanted_sessions: web_sessions.CurrentSessions = {"now": wanted.pop("now", now), "user": wanted.pop("user", None)}
+        wanted_sessions: web_sessions.CurrentSessions = {
+            "now": wanted.pop("now", now),
+            "user": wanted.pop("user", None),
+        }
         found = store.read(web_sessions.SESSIONS.load_list, wanted_sessions, limit=2, **wanted)
         return [one.id for one in found]
 

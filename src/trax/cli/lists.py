@@ -87,12 +87,12 @@ def option_of(described: Filter) -> Any:
 def _cursor(noun: Noun, name: str) -> Any:
     """The option `--before` or `--after`; its help says which of them gives the next page."""
     keys, key = ("names", "name") if noun.is_by_name else ("ids", "id")
-    is_next = (name == "before") == noun.is_newest_first
+    is_next = (name == "after") == noun.is_ascending
     direction = {"before": "lower", "after": "higher"}[name]
     about = f"Only names {name} this one." if noun.is_by_name else f"Only {direction} {keys}."
     if is_next:
         about += f" The next page is {name} the last {key} of this one."
-    elif noun.is_newest_first:
+    elif not noun.is_ascending:
         about = f"Only {direction} {keys}: newer ones."
     if noun.is_by_name:
         return Annotated[str | None, Parameter(f"--{name}", help=about)]

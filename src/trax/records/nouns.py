@@ -1,18 +1,18 @@
 """What can be listed: the filters and columns of each noun, described once.
 
-A filter is a key of a TypedDict, annotated with a `Filter`. Its type says how a value is parsed and checked.
-From the key the Python resource, the HTTP API, the command and the page have it; the search in the store says
+A filter is a key of a TypedDict, annotated with a `Filter`; its type says how a value is parsed and checked.
+The Python resource, the HTTP API, the command and the page are made from it; the search in the store says
 which rows it selects.
 """
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from datetime import datetime  # noqa: TC003 - a filter's type is read from its annotation
+from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypedDict, get_args, get_type_hints
 
 from trax.records.states import (  # noqa: TC001 - as above
     DeadLetterStatus,
@@ -74,44 +74,40 @@ def _kind_of(hint: Any) -> type[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a list: the attribute of the record, and how the page's table shows it.
+    """One column of a list: an attribute of the record, and how the page's table shows it.
 
-    `cell` names a macro of `cells.html`. A column may be left out of the page or of the command's table; one
-    that is shown `unless` or `only_if` a filter has a value depends on that filter.
+    `cell` names a macro of `cells.html`. A column may be left out of the command's table, or without a header
+    of the page; one may be shown only `when`, or only `unless`, a filter is on.
     """
 
     name: str
     header: str = ""
     cell: str = "text"
-    _: KW_ONLY
     style: str = ""
+    _: KW_ONLY
     in_command: bool = True
-    in_page: bool = True
-    only_if: tuple[str, Any] | None = None
-    unless: tuple[str, Any] | None = None
+    when: str = ""
+    unless: str = ""
 
     def fits(self, filters: Mapping[str, Any]) -> bool:
-        if self.only_if is not None and filters.get(self.only_if[0]) != self.only_if[1]:
-            return False
-        return self.unless is None or filters.get(self.unless[0]) != self.unless[1]
+        return (not self.when or bool(filters.get(self.when))) and not filters.get(self.unless)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noun:
-    """A kind of record that can be listed, paged and counted.
+    """A kind of record that can be listed, paged and counted; `name` is the resource of the app.
 
-    `name` is the resource of the app. `key` is the attribute that `before` and `after` are compared with.
+    Lists by id begin with the newest, unless `is_ascending`. The API leaves long fields out of lists, unless
+    it is asked for them or the noun `is_full`.
     """
 
     name: str
     summary: str
     filters: type[Any]
     columns: tuple[Column, ...]
-    key: str = "id"
     is_by_name: bool = False
-    is_newest_first: bool = True
-    is_brief: bool = True
-    """Whether the API leaves long fields out of lists, unless it is asked for them."""
+    is_ascending: bool = False
+    is_full: bool = False
 
     @property
     def filters_by_name(self) -> Mapping[str, Filter]:
@@ -121,7 +117,7 @@ class Noun:
         return [column for column in self.columns if column.in_command and column.fits(filters)]
 
     def page_columns(self, filters: Mapping[str, Any]) -> list[Column]:
-        return [column for column in self.columns if column.in_page and column.fits(filters)]
+        return [column for column in self.columns if column.header and column.fits(filters)]
 
 
 class PageById(TypedDict, total=False):
@@ -148,11 +144,11 @@ class PageByName(TypedDict, total=False):
     brief: bool
 
 
-TRAIN: Final = Filter("Only this train.")
-MANIFEST: Final = Filter("Only this manifest, by its external id.")
-GROUP: Final = Filter("Only this group.")
-SINCE: Final = Filter("Created at or after this time.", form_name=None)
-UNTIL: Final = Filter("Created before this time.", form_name=None)
+Train: TypeAlias = Annotated[str | None, Filter("Only this train.")]
+Manifest: TypeAlias = Annotated[str | None, Filter("Only this manifest, by its external id.")]
+Group: TypeAlias = Annotated[str | None, Filter("Only this group.")]
+Since: TypeAlias = Annotated[datetime | None, Filter("Created at or after this time.", form_name=None)]
+Until: TypeAlias = Annotated[datetime | None, Filter("Created before this time.", form_name=None)]
 
 
 class RunFilter(TypedDict, total=False):
@@ -163,15 +159,15 @@ class RunFilter(TypedDict, total=False):
     """
 
     state: Annotated[State | str | None, Filter("Only this state.")]
-    train: Annotated[str | None, TRAIN]
-    manifest: Annotated[str | None, MANIFEST]
-    group: Annotated[str | None, GROUP]
+    train: Train
+    manifest: Manifest
+    group: Group
     parent_id: Annotated[int | None, Filter("Only runs that this run started.", form_name=None)]
     external_id: Annotated[
         str | None, Filter("The external id, or its beginning.", placeholder="or its beginning")
     ]
-    since: Annotated[datetime | None, SINCE]
-    until: Annotated[datetime | None, UNTIL]
+    since: Since
+    until: Until
     admin: Annotated[bool, Filter("Include Trax's own administrative trains.", default=False, form_name=None)]
 
 
@@ -183,9 +179,9 @@ class EntryFilter(TypedDict, total=False):
     """Filters for entries of the work queue; an omitted one matches all."""
 
     status: Annotated[QueueStatus | str | None, Filter("Only this status.")]
-    train: Annotated[str | None, TRAIN]
-    manifest: Annotated[str | None, MANIFEST]
-    group: Annotated[str | None, GROUP]
+    train: Train
+    manifest: Manifest
+    group: Group
     origin: Annotated[Origin | str | None, Filter("Only entries of this origin.")]
     external_id: Annotated[str | None, Filter("The external id.")]
 
@@ -197,16 +193,12 @@ class EntryKeywords(PageById, EntryFilter, total=False):
 class LogFilter(TypedDict, total=False):
     """Filters for log lines: of this level or higher, with this text in the message, of one run."""
 
-    text: Annotated[
-        str | None,
-        Filter("Only messages that contain this text.", placeholder="part of a message"),
-    ]
     level: Annotated[LogLevel | str | None, Filter("This level or higher.", label="Minimum level")]
+    text: Annotated[
+        str | None, Filter("Only messages that contain this text.", placeholder="part of a message")
+    ]
     metadata_id: Annotated[
-        int | None,
-        Filter(
-            "Only lines of this execution.", label="Execution", form_name="execution", placeholder="its id"
-        ),
+        int | None, Filter("Only lines of this execution.", label="Execution", form_name="execution")
     ]
 
 
@@ -221,19 +213,14 @@ class ManifestFilter(TypedDict, total=False):
     `retired` is True (only those) or None (all).
     """
 
-    text: Annotated[
-        str | None,
-        Filter(
-            "Only external ids that contain this text.", label="External id", placeholder="part of the id"
-        ),
-    ]
-    train: Annotated[str | None, TRAIN]
-    group: Annotated[str | None, GROUP]
-    schedule_type: Annotated[ScheduleType | str | None, Filter("Only this type.", label="Schedule")]
+    group: Group
+    train: Train
     enabled: Annotated[
         bool | None, Filter("Only enabled, or only disabled ones.", negative="--disabled", label="State")
     ]
+    schedule_type: Annotated[ScheduleType | str | None, Filter("Only this type.", label="Schedule")]
     depends_on: Annotated[str | None, Filter("Only dependents of this manifest.")]
+    text: Annotated[str | None, Filter("Only external ids that contain this text.", label="External id")]
     retired: Annotated[bool | None, Filter("List retired manifests instead.", default=False, form_name=None)]
 
 
@@ -241,15 +228,11 @@ class ManifestKeywords(PageByName, ManifestFilter, total=False):
     """Keywords of `app.manifests.list` and `page`."""
 
 
-class GroupFilter(TypedDict, total=False):
-    """Groups have no filters."""
-
-
 class LetterFilter(TypedDict, total=False):
     """Filters for dead letters; an omitted one matches all. A fingerprint is one kind of failure."""
 
     status: Annotated[DeadLetterStatus | str | None, Filter("Only this status.", placeholder="all")]
-    manifest: Annotated[str | None, MANIFEST]
+    manifest: Manifest
     fingerprint: Annotated[
         str | None, Filter("All dead letters of this failure; `groups` lists fingerprints.")
     ]
@@ -257,10 +240,6 @@ class LetterFilter(TypedDict, total=False):
 
 class DeadLetterKeywords(PageById, LetterFilter, total=False):
     """Keywords of `app.dead_letters.list` and `page`."""
-
-
-class WorkerFilter(TypedDict, total=False):
-    """Workers have no filters."""
 
 
 class SessionFilter(TypedDict, total=False):
@@ -280,35 +259,35 @@ class AuditFilter(TypedDict, total=False):
     """
 
     actor: Annotated[str | None, Filter("Who made the change.")]
-    action: Annotated[str | None, Filter("An action, such as groups.update.", placeholder="groups.update")]
-    noun: Annotated[str | None, Filter("A kind of record, such as group.", placeholder="group")]
+    action: Annotated[str | None, Filter("An action, such as groups.update.")]
+    noun: Annotated[str | None, Filter("A kind of record, such as group.")]
     target: Annotated[str | None, Filter("An id or name that was changed.", placeholder="an id or a name")]
-    since: Annotated[datetime | None, SINCE]
-    until: Annotated[datetime | None, UNTIL]
+    since: Since
+    until: Until
 
 
 class AuditKeywords(PageById, AuditFilter, total=False):
     """Keywords of `app.audit.list` and `page`."""
 
 
-ID: Final = Column("id", "Id", style="tight")
-TRAIN_COLUMN: Final = Column("train", "Train", "train")
-MANIFEST_COLUMN: Final = Column("manifest", "Manifest", "manifest")
+class NoFilter(TypedDict, total=False):
+    """Groups and workers have no filters."""
+
 
 EXECUTIONS: Final = Noun(
     name="executions",
     summary="List executions, newest first.",
     filters=RunFilter,
     columns=(
-        replace(ID, cell="execution"),
-        TRAIN_COLUMN,
+        Column("id", "Id", "execution", "tight"),
+        Column("train", "Train", "train"),
         Column("state", "State", "chip"),
-        replace(MANIFEST_COLUMN, style="wide"),
-        Column("attempt", "Attempt", style="number wide"),
+        Column("manifest", "Manifest", "manifest", "wide"),
+        Column("attempt", "Attempt", "text", "number wide"),
         Column("created_at", "Created", "moment"),
-        Column("ended_at", "Duration", "run_duration", style="number"),
-        Column("failure_reason", "Progress or failure", "run_progress", style="wide"),
-        Column("host", "Host", style="wide dim", in_command=False),
+        Column("ended_at", "Duration", "run_duration", "number"),
+        Column("failure_reason", "Progress or failure", "run_progress", "wide"),
+        Column("host", "Host", "text", "wide", in_command=False),
     ),
 )
 ENTRIES: Final = Noun(
@@ -316,17 +295,17 @@ ENTRIES: Final = Noun(
     summary="List queue entries, newest first.",
     filters=EntryFilter,
     columns=(
-        replace(ID, cell="entry"),
-        TRAIN_COLUMN,
+        Column("id", "Id", "entry", "tight"),
+        Column("train", "Train", "train"),
         Column("status", "Status", "entry_status"),
-        Column("origin", "Origin", "words", style="wide"),
-        Column("priority", "Priority", style="number"),
-        MANIFEST_COLUMN,
-        Column("group", "Group", "group", style="wide"),
+        Column("origin", "Origin", "words", "wide"),
+        Column("priority", "Priority", "text", "number"),
+        Column("manifest", "Manifest", "manifest"),
+        Column("group", "Group", "group", "wide"),
         Column("created_at", "Created", "moment"),
-        Column("scheduled_at", "Not before", "moment", style="wide"),
+        Column("scheduled_at", "Not before", "moment", "wide"),
         Column("dispatched_at", "Dispatched", "moment", in_command=False),
-        Column("metadata_id", "Execution", "execution", style="tight", in_command=False),
+        Column("metadata_id", "Execution", "execution", "tight", in_command=False),
     ),
 )
 LOGS: Final = Noun(
@@ -334,90 +313,83 @@ LOGS: Final = Noun(
     summary="List log lines of all executions, newest first.",
     filters=LogFilter,
     columns=(
-        Column("id", in_page=False),
-        Column("metadata_id", "Execution", "execution", style="tight"),
-        Column("created_at", "At", "moment", style="tight"),
-        Column("level", "Level", "level", style="tight"),
-        Column("message", "Message", "message", style="message"),
-        Column("logger", "Logger", style="wide dim", in_command=False),
+        Column("id"),
+        Column("metadata_id", "Execution", "execution", "tight"),
+        Column("created_at", "At", "moment", "tight"),
+        Column("level", "Level", "level", "tight"),
+        Column("message", "Message", "message", "message"),
+        Column("logger", "Logger", "text", "wide", in_command=False),
     ),
-    is_brief=False,
+    is_full=True,
 )
 MANIFESTS: Final = Noun(
     name="manifests",
     summary="List manifests, sorted by external id.",
     filters=ManifestFilter,
     columns=(
-        Column("external_id", "Manifest", "manifest", style="strong"),
-        TRAIN_COLUMN,
-        Column("group", "Group", "group", style="wide"),
+        Column("external_id", "Manifest", "manifest", "strong"),
+        Column("train", "Train", "train"),
+        Column("group", "Group", "group", "wide"),
         Column("schedule", "Schedule", "schedule"),
         Column("enabled", "State", "manifest_state"),
-        Column("priority", "Priority", style="number wide", in_command=False),
-        Column("failure_count", "Failures", "failures", style="number wide"),
+        Column("priority", "Priority", "text", "number wide", in_command=False),
+        Column("failure_count", "Failures", "failures", "number wide"),
         Column("last_successful_run", "Last success", "moment_or_never", in_command=False),
-        Column("next_due_at", "Next due", "moment", unless=("retired", True)),
-        Column("retired_at", "Retired", "moment", only_if=("retired", True)),
+        Column("next_due_at", "Next due", "moment", unless="retired"),
+        Column("retired_at", "Retired", "moment", when="retired"),
     ),
-    key="external_id",
     is_by_name=True,
-    is_newest_first=False,
+    is_ascending=True,
 )
 GROUPS: Final = Noun(
     name="groups",
     summary="List groups, sorted by name.",
-    filters=GroupFilter,
+    filters=NoFilter,
     columns=(Column("name"), Column("priority"), Column("max_active_jobs"), Column("enabled")),
-    key="name",
     is_by_name=True,
-    is_newest_first=False,
+    is_ascending=True,
 )
 DEAD_LETTERS: Final = Noun(
     name="dead_letters",
     summary="List dead letters, newest first.",
     filters=LetterFilter,
     columns=(
-        replace(ID, cell="dead_letter"),
-        TRAIN_COLUMN,
-        MANIFEST_COLUMN,
+        Column("id", "Id", "dead_letter", "tight"),
+        Column("train", "Train", "train"),
+        Column("manifest", "Manifest", "manifest"),
         Column("status", "Status", "chip"),
-        Column("retry_count", "Failures", style="number wide"),
+        Column("retry_count", "Failures", "text", "number wide"),
         Column("dead_lettered_at", "Since", "moment"),
         Column("reason", "Reason", "failure"),
-        Column("resolved_at", "Resolved", "moment", style="wide", in_command=False),
-        Column("note", "Note", "cut", style="wide", in_command=False),
+        Column("resolved_at", "Resolved", "moment", "wide", in_command=False),
+        Column("note", "Note", "cut", "wide", in_command=False),
     ),
 )
 WORKERS: Final = Noun(
     name="workers",
     summary="List workers, sorted by id. One whose heartbeat is late is lost.",
-    filters=WorkerFilter,
-    columns=tuple(
-        map(
-            Column,
-            (
-                *("worker.id", "worker.host", "worker.pid", "worker.app", "worker.kind"),
-                *("worker.concurrency", "running", "worker.heartbeat_at", "is_lost"),
-            ),
-        )
+    filters=NoFilter,
+    columns=(
+        *(Column(f"worker.{name}") for name in ("id", "host", "pid", "app", "kind", "concurrency")),
+        *(Column(name) for name in ("running", "worker.heartbeat_at", "is_lost")),
     ),
-    is_newest_first=False,
-    is_brief=False,
+    is_ascending=True,
+    is_full=True,
 )
 SESSIONS: Final = Noun(
     name="sessions",
     summary="List dashboard sessions, newest first.",
     filters=SessionFilter,
     columns=(
-        ID,
+        Column("id", "Id", "text", "tight"),
         Column("user", "User", "user"),
         Column("role", "Role"),
-        Column("means", "By", style="wide"),
+        Column("means", "By", "text", "wide"),
         Column("address", "Address"),
-        Column("user_agent", "Browser", "cut", style="wide", in_command=False),
+        Column("user_agent", "Browser", "cut", "wide", in_command=False),
         Column("created_at", "Signed in", "moment"),
         Column("last_seen_at", "Last seen", "moment"),
-        Column("expires_at", "Expires", "moment", style="wide"),
+        Column("expires_at", "Expires", "moment", "wide"),
     ),
 )
 AUDIT: Final = Noun(
@@ -425,27 +397,17 @@ AUDIT: Final = Noun(
     summary="List audit entries, newest first.",
     filters=AuditFilter,
     columns=(
-        Column("id", in_page=False),
-        Column("at", "When", "moment", style="tight"),
+        Column("id"),
+        Column("at", "When", "moment", "tight"),
         Column("actor", "Actor", "actor"),
-        Column("via", in_page=False),
+        Column("via"),
         Column("action", "Action", "action"),
         Column("ids", "Target", "targets"),
-        Column("count", in_page=False),
+        Column("count"),
         Column("before", "Before → after", "changes", in_command=False),
-        Column("reason", "Reason", style="wide"),
-        Column("undone_by", in_page=False),
+        Column("reason", "Reason", "text", "wide"),
+        Column("undone_by"),
     ),
-    is_brief=False,
+    is_full=True,
 )
-NOUNS: Final = (
-    EXECUTIONS,
-    ENTRIES,
-    LOGS,
-    MANIFESTS,
-    GROUPS,
-    DEAD_LETTERS,
-    WORKERS,
-    SESSIONS,
-    AUDIT,
-)
+NOUNS: Final = (EXECUTIONS, ENTRIES, LOGS, MANIFESTS, GROUPS, DEAD_LETTERS, WORKERS, SESSIONS, AUDIT)

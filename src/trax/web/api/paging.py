@@ -170,7 +170,7 @@ def build_list_query(noun: Noun) -> type[ListQuery]:
     fields: dict[str, Any] = {
         "before": (BeforeName if noun.is_by_name else Before, None),
         "after": (AfterName if noun.is_by_name else After, None),
-        "full": (Full, not noun.is_brief),
+        "full": (Full, noun.is_full),
     }
     for name, each in noun.filters_by_name.items():
         found = TYPES.get(each.kind, each.kind)
@@ -221,7 +221,7 @@ async def load_page(
         before=query.before, after=query.after, limit=query.limit, brief=not query.full, **filters
     )
     total: Count | None = await resource.count(**filters) if query.total else None
-    is_newest_first = noun.is_newest_first
+    is_newest_first = not noun.is_ascending
     return ApiPage[Any].model_construct(
         items=[summarize_record(item, context.mask) for item in found.items],
         next=found.older if is_newest_first else found.newer,

@@ -61,7 +61,7 @@ async def load_listing(
     )
     older = None if page.older is None else page_url(request, before=page.older)
     newer = None if page.newer is None else page_url(request, after=page.newer)
-    is_newest_first = noun.is_newest_first
+    is_newest_first = not noun.is_ascending
     return Listing(
         rows=page.items,
         next=older if is_newest_first else newer,

@@ -50,10 +50,10 @@ class RecordLists(Generic[T]):
     needs_now: bool = False
 
     async def load_list(self, keywords: Mapping[str, Any]) -> list[T]:
-        return await self._ask(self.query.load_list, keywords, self._paging(keywords))
+        return await self._ask(self.query.load_list, keywords, parse_paging(self.noun, keywords))
 
     async def page(self, keywords: Mapping[str, Any]) -> RecordPage[T]:
-        return await self._ask(self.query.page, keywords, self._paging(keywords))
+        return await self._ask(self.query.page, keywords, parse_paging(self.noun, keywords))
 
     async def count(self, filters: Mapping[str, Any], *, quick: bool) -> Count:
         return await self._ask(self.query.count, filters, {"quick": quick})
@@ -61,16 +61,9 @@ class RecordLists(Generic[T]):
     async def _ask(
         self, verb: Callable[..., Any], keywords: Mapping[str, Any], more: Mapping[str, Any]
     ) -> Any:
-        given = {name: value for name, value in keywords.items() if name not in more}
-        filters = parse_filters(self.noun, given)
+        filters = parse_filters(self.noun, {name: keywords[name] for name in keywords.keys() - more.keys()})
         store = await self.store.open()
         return await store.ask(_query, verb, filters, more, store if self.needs_now else None)
-
-    def _paging(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
-        requirement = NAME_OR_NONE if self.noun.is_by_name else ID_OR_NONE
-        cursors = {name: requirement(name, keywords.get(name)) for name in ("before", "after")}
-        limit = PAGE("limit", keywords.get("limit", 50))
-        return {**cursors, "limit": limit, "brief": keywords.get("brief", False)}
 
 
 def _query(
@@ -82,6 +75,13 @@ def _query(
 ) -> T:
     found = filters if clock is None else {**filters, "now": clock.now(connection)}
     return verb(connection, found, **more)
+
+
+def parse_paging(noun: Noun, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    requirement = NAME_OR_NONE if noun.is_by_name else ID_OR_NONE
+    cursors = {name: requirement(name, keywords.get(name)) for name in ("before", "after")}
+    limit = PAGE("limit", keywords.get("limit", 50))
+    return {**cursors, "limit": limit, "brief": keywords.get("brief", False)}
 
 
 def parse_filters(noun: Noun, given: Mapping[str, Any]) -> dict[str, Any]:

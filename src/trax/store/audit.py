@@ -9,7 +9,7 @@ from sqlalchemy import Text, and_, cast, delete, func, insert, select, update
 
 from trax.records.audit import DECLARED_SETTINGS, MAX_IDS, RETENTION, AuditEntry, Via, to_stored_json
 from trax.store.dialect import is_sqlite
-from trax.store.listing import RecordQuery, Search, between, equal_to
+from trax.store.listing import RecordQuery, Search, equal_to, period_conditions
 from trax.store.schema import tables
 from trax.store.types import parse_json, parse_list, storable
 
@@ -116,7 +116,10 @@ def _select_records(connection: Connection) -> Select[Any]:
 
 def _search(connection: Connection, filters: AuditFilter) -> Search:
     audit = tables(connection).audit
-    conditions = [*equal_to(audit, filters, "actor", "action", "noun"), *between(audit.c.at, filters)]
+    conditions = [
+        *equal_to(audit, filters, "actor", "action", "noun"),
+        *period_conditions(audit.c.at, filters),
+    ]
     if (target := filters.get("target")) is not None:
         conditions.append(_concerns(connection, target))
     return Search(table=audit, unindexed=conditions)

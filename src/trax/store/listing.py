@@ -385,7 +385,7 @@ def equal_to(table: Table, filters: Mapping[str, Any], *names: str) -> list[Colu
     return [table.c[name] == filters[name] for name in names if filters.get(name) is not None]
 
 
-def between(column: ColumnElement[Any], filters: Mapping[str, Any]) -> list[ColumnElement[bool]]:
+def period_conditions(column: ColumnElement[Any], filters: Mapping[str, Any]) -> list[ColumnElement[bool]]:
     """The conditions of the filters `since` and `until`."""
     since, until = filters.get("since"), filters.get("until")
     return [

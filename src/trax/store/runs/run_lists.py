@@ -16,13 +16,13 @@ from trax.store.dialect import id_document, ids_of
 from trax.store.listing import (
     RecordQuery,
     Search,
-    between,
     equal_to,
     estimate_index_rows,
     estimate_rows,
     group_id,
     id_at,
     manifest_id,
+    period_conditions,
 )
 from trax.store.runs import metadata
 from trax.store.schema import tables, tables_for
@@ -72,7 +72,7 @@ def _unindexed_conditions(
 ) -> list[ColumnElement[bool]]:
     """Build the conditions that no index supports."""
     state, train = filters.get("state"), filters.get("train")
-    conditions = [*equal_to(run, filters, "train"), *between(run.c.created_at, filters)]
+    conditions = [*equal_to(run, filters, "train"), *period_conditions(run.c.created_at, filters)]
     if state == State.COMPLETED:
         conditions.append(run.c.state == sql_literal(State.COMPLETED))
     if (group := filters.get("group")) is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.support.databases import PostgresDatabases
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "security.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "how-to" / "secure-an-installation.md"
 SQL = re.compile(r"^```sql\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ROLES = ("trax_owner", "trax_app", "trax_web", "trax_read")
 PASSWORDS: dict[str, str] = dict(zip(ROLES, ("one", "two", "three", "four"), strict=True))

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent.parent
-PAGE = PROJECT / "docs" / "security.md"
+PAGE = PROJECT / "docs" / "explanation" / "threat-model.md"
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 HEADING = re.compile(r"^\*\*(.+)\*\*$", re.MULTILINE)
 ATTACKERS = (
@@ -22,7 +22,7 @@ ATTACKERS = (
 
 def threat_model() -> str:
     text = PAGE.read_text(encoding="utf-8")
-    return text.split("\n## Threat model\n")[1].split("\n## ")[0]
+    return text.split("\n## What an attacker cannot do\n")[1]
 
 
 def rows_of(section: str) -> list[tuple[str, str]]:

@@ -51,7 +51,6 @@ NOUNS = {
     "housekeeping",
     "keyring",
     "len",
-    "paging",
     "ring",
     "setting",
     "timing",

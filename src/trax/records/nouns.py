@@ -73,7 +73,7 @@ def _kind_of(hint: Any) -> type[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ListColumn:
     """One column of a list: an attribute of the record, and how the page's table shows it.
 
     `cell` names a macro of `cells.html`. A column may be left out of the command's table, or without a header
@@ -104,7 +104,7 @@ class Noun:
     name: str
     summary: str
     filters: type[Any]
-    columns: tuple[Column, ...]
+    columns: tuple[ListColumn, ...]
     is_by_name: bool = False
     is_ascending: bool = False
     is_full: bool = False
@@ -113,10 +113,10 @@ class Noun:
     def filters_by_name(self) -> Mapping[str, Filter]:
         return filters_of(self.filters)
 
-    def command_columns(self, filters: Mapping[str, Any]) -> list[Column]:
+    def command_columns(self, filters: Mapping[str, Any]) -> list[ListColumn]:
         return [column for column in self.columns if column.in_command and column.fits(filters)]
 
-    def page_columns(self, filters: Mapping[str, Any]) -> list[Column]:
+    def page_columns(self, filters: Mapping[str, Any]) -> list[ListColumn]:
         return [column for column in self.columns if column.header and column.fits(filters)]
 
 
@@ -279,15 +279,15 @@ EXECUTIONS: Final = Noun(
     summary="List executions, newest first.",
     filters=RunFilter,
     columns=(
-        Column("id", "Id", "execution", "tight"),
-        Column("train", "Train", "train"),
-        Column("state", "State", "chip"),
-        Column("manifest", "Manifest", "manifest", "wide"),
-        Column("attempt", "Attempt", "text", "number wide"),
-        Column("created_at", "Created", "moment"),
-        Column("ended_at", "Duration", "run_duration", "number"),
-        Column("failure_reason", "Progress or failure", "run_progress", "wide"),
-        Column("host", "Host", "text", "wide", in_command=False),
+        ListColumn("id", "Id", "execution", "tight"),
+        ListColumn("train", "Train", "train"),
+        ListColumn("state", "State", "chip"),
+        ListColumn("manifest", "Manifest", "manifest", "wide"),
+        ListColumn("attempt", "Attempt", "text", "number wide"),
+        ListColumn("created_at", "Created", "moment"),
+        ListColumn("ended_at", "Duration", "run_duration", "number"),
+        ListColumn("failure_reason", "Progress or failure", "run_progress", "wide"),
+        ListColumn("host", "Host", "text", "wide", in_command=False),
     ),
 )
 ENTRIES: Final = Noun(
@@ -295,17 +295,17 @@ ENTRIES: Final = Noun(
     summary="List queue entries, newest first.",
     filters=EntryFilter,
     columns=(
-        Column("id", "Id", "entry", "tight"),
-        Column("train", "Train", "train"),
-        Column("status", "Status", "entry_status"),
-        Column("origin", "Origin", "words", "wide"),
-        Column("priority", "Priority", "text", "number"),
-        Column("manifest", "Manifest", "manifest"),
-        Column("group", "Group", "group", "wide"),
-        Column("created_at", "Created", "moment"),
-        Column("scheduled_at", "Not before", "moment", "wide"),
-        Column("dispatched_at", "Dispatched", "moment", in_command=False),
-        Column("metadata_id", "Execution", "execution", "tight", in_command=False),
+        ListColumn("id", "Id", "entry", "tight"),
+        ListColumn("train", "Train", "train"),
+        ListColumn("status", "Status", "entry_status"),
+        ListColumn("origin", "Origin", "words", "wide"),
+        ListColumn("priority", "Priority", "text", "number"),
+        ListColumn("manifest", "Manifest", "manifest"),
+        ListColumn("group", "Group", "group", "wide"),
+        ListColumn("created_at", "Created", "moment"),
+        ListColumn("scheduled_at", "Not before", "moment", "wide"),
+        ListColumn("dispatched_at", "Dispatched", "moment", in_command=False),
+        ListColumn("metadata_id", "Execution", "execution", "tight", in_command=False),
     ),
 )
 LOGS: Final = Noun(
@@ -313,12 +313,12 @@ LOGS: Final = Noun(
     summary="List log lines of all executions, newest first.",
     filters=LogFilter,
     columns=(
-        Column("id"),
-        Column("metadata_id", "Execution", "execution", "tight"),
-        Column("created_at", "At", "moment", "tight"),
-        Column("level", "Level", "level", "tight"),
-        Column("message", "Message", "message", "message"),
-        Column("logger", "Logger", "text", "wide", in_command=False),
+        ListColumn("id"),
+        ListColumn("metadata_id", "Execution", "execution", "tight"),
+        ListColumn("created_at", "At", "moment", "tight"),
+        ListColumn("level", "Level", "level", "tight"),
+        ListColumn("message", "Message", "message", "message"),
+        ListColumn("logger", "Logger", "text", "wide", in_command=False),
     ),
     is_full=True,
 )
@@ -327,16 +327,16 @@ MANIFESTS: Final = Noun(
     summary="List manifests, sorted by external id.",
     filters=ManifestFilter,
     columns=(
-        Column("external_id", "Manifest", "manifest", "strong"),
-        Column("train", "Train", "train"),
-        Column("group", "Group", "group", "wide"),
-        Column("schedule", "Schedule", "schedule"),
-        Column("enabled", "State", "manifest_state"),
-        Column("priority", "Priority", "text", "number wide", in_command=False),
-        Column("failure_count", "Failures", "failures", "number wide"),
-        Column("last_successful_run", "Last success", "moment_or_never", in_command=False),
-        Column("next_due_at", "Next due", "moment", unless="retired"),
-        Column("retired_at", "Retired", "moment", when="retired"),
+        ListColumn("external_id", "Manifest", "manifest", "strong"),
+        ListColumn("train", "Train", "train"),
+        ListColumn("group", "Group", "group", "wide"),
+        ListColumn("schedule", "Schedule", "schedule"),
+        ListColumn("enabled", "State", "manifest_state"),
+        ListColumn("priority", "Priority", "text", "number wide", in_command=False),
+        ListColumn("failure_count", "Failures", "failures", "number wide"),
+        ListColumn("last_successful_run", "Last success", "moment_or_never", in_command=False),
+        ListColumn("next_due_at", "Next due", "moment", unless="retired"),
+        ListColumn("retired_at", "Retired", "moment", when="retired"),
     ),
     is_by_name=True,
     is_ascending=True,
@@ -345,7 +345,12 @@ GROUPS: Final = Noun(
     name="groups",
     summary="List groups, sorted by name.",
     filters=NoFilter,
-    columns=(Column("name"), Column("priority"), Column("max_active_jobs"), Column("enabled")),
+    columns=(
+        ListColumn("name"),
+        ListColumn("priority"),
+        ListColumn("max_active_jobs"),
+        ListColumn("enabled"),
+    ),
     is_by_name=True,
     is_ascending=True,
 )
@@ -354,15 +359,15 @@ DEAD_LETTERS: Final = Noun(
     summary="List dead letters, newest first.",
     filters=LetterFilter,
     columns=(
-        Column("id", "Id", "dead_letter", "tight"),
-        Column("train", "Train", "train"),
-        Column("manifest", "Manifest", "manifest"),
-        Column("status", "Status", "chip"),
-        Column("retry_count", "Failures", "text", "number wide"),
-        Column("dead_lettered_at", "Since", "moment"),
-        Column("reason", "Reason", "failure"),
-        Column("resolved_at", "Resolved", "moment", "wide", in_command=False),
-        Column("note", "Note", "cut", "wide", in_command=False),
+        ListColumn("id", "Id", "dead_letter", "tight"),
+        ListColumn("train", "Train", "train"),
+        ListColumn("manifest", "Manifest", "manifest"),
+        ListColumn("status", "Status", "chip"),
+        ListColumn("retry_count", "Failures", "text", "number wide"),
+        ListColumn("dead_lettered_at", "Since", "moment"),
+        ListColumn("reason", "Reason", "failure"),
+        ListColumn("resolved_at", "Resolved", "moment", "wide", in_command=False),
+        ListColumn("note", "Note", "cut", "wide", in_command=False),
     ),
 )
 WORKERS: Final = Noun(
@@ -370,8 +375,8 @@ WORKERS: Final = Noun(
     summary="List workers, sorted by id. One whose heartbeat is late is lost.",
     filters=NoFilter,
     columns=(
-        *(Column(f"worker.{name}") for name in ("id", "host", "pid", "app", "kind", "concurrency")),
-        *(Column(name) for name in ("running", "worker.heartbeat_at", "is_lost")),
+        *(ListColumn(f"worker.{name}") for name in ("id", "host", "pid", "app", "kind", "concurrency")),
+        *(ListColumn(name) for name in ("running", "worker.heartbeat_at", "is_lost")),
     ),
     is_ascending=True,
     is_full=True,
@@ -381,15 +386,15 @@ SESSIONS: Final = Noun(
     summary="List dashboard sessions, newest first.",
     filters=SessionFilter,
     columns=(
-        Column("id", "Id", "text", "tight"),
-        Column("user", "User", "user"),
-        Column("role", "Role"),
-        Column("means", "By", "text", "wide"),
-        Column("address", "Address"),
-        Column("user_agent", "Browser", "cut", "wide", in_command=False),
-        Column("created_at", "Signed in", "moment"),
-        Column("last_seen_at", "Last seen", "moment"),
-        Column("expires_at", "Expires", "moment", "wide"),
+        ListColumn("id", "Id", "text", "tight"),
+        ListColumn("user", "User", "user"),
+        ListColumn("role", "Role"),
+        ListColumn("means", "By", "text", "wide"),
+        ListColumn("address", "Address"),
+        ListColumn("user_agent", "Browser", "cut", "wide", in_command=False),
+        ListColumn("created_at", "Signed in", "moment"),
+        ListColumn("last_seen_at", "Last seen", "moment"),
+        ListColumn("expires_at", "Expires", "moment", "wide"),
     ),
 )
 AUDIT: Final = Noun(
@@ -397,16 +402,16 @@ AUDIT: Final = Noun(
     summary="List audit entries, newest first.",
     filters=AuditFilter,
     columns=(
-        Column("id"),
-        Column("at", "When", "moment", "tight"),
-        Column("actor", "Actor", "actor"),
-        Column("via"),
-        Column("action", "Action", "action"),
-        Column("ids", "Target", "targets"),
-        Column("count"),
-        Column("before", "Before → after", "changes", in_command=False),
-        Column("reason", "Reason", "text", "wide"),
-        Column("undone_by"),
+        ListColumn("id"),
+        ListColumn("at", "When", "moment", "tight"),
+        ListColumn("actor", "Actor", "actor"),
+        ListColumn("via"),
+        ListColumn("action", "Action", "action"),
+        ListColumn("ids", "Target", "targets"),
+        ListColumn("count"),
+        ListColumn("before", "Before → after", "changes", in_command=False),
+        ListColumn("reason", "Reason", "text", "wide"),
+        ListColumn("undone_by"),
     ),
     is_full=True,
 )

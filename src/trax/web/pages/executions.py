@@ -20,7 +20,7 @@ from trax.web.api.trains import rerun
 from trax.web.charts import Stretch, stretches
 from trax.web.context import context_of, request_form
 from trax.web.pages.formats import plain, span
-from trax.web.pages.listing import FormField, load_listing, query_number, read_filters
+from trax.web.pages.listing import FilterField, load_listing, query_number, read_filters
 from trax.web.pages.rendering import Message, Preferences, current_time, row_ids, run_action, show, show_list
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ SHOWN_CHILDREN: Final = 20
 async def executions(request: Request) -> Response:
     now = current_time(request)
     spans = {words: {"since": now - span} for words, span in WITHIN.items()}
-    form = read_filters(request, EXECUTIONS, FormField("within", "Created within", spans, "all time"))
+    form = read_filters(request, EXECUTIONS, FilterField("within", "Created within", spans, "all time"))
     form = replace(form, filters={**form.filters, "admin": Preferences.of(request).admin})
     return await show_list(request, "executions.html", EXECUTIONS, form, here="executions")
 

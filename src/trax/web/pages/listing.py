@@ -107,7 +107,7 @@ def query_choice(request: Request, name: str, choices: Iterable[str]) -> str | N
 
 
 @dataclass(frozen=True, slots=True)
-class FormField:
+class FilterField:
     """A field of a filter form: a text, or options, each of which stands for values of filters."""
 
     name: str
@@ -123,13 +123,13 @@ class FormField:
 class FilterForm:
     """The fields of a form, and the filters that the URL selects with them."""
 
-    fields: Sequence[FormField]
+    fields: Sequence[FilterField]
     filters: Mapping[str, Any]
     is_filtered: bool
 
 
 def read_filters(
-    request: Request, noun: Noun, *own: FormField, defaults: Mapping[str, str] = NONE
+    request: Request, noun: Noun, *own: FilterField, defaults: Mapping[str, str] = NONE
 ) -> FilterForm:
     """Read the filters of a noun from the URL; the page's own fields replace those of the same name.
 
@@ -137,7 +137,7 @@ def read_filters(
     """
     replaced = {None, *(each.name for each in own)}
     described = [each for each in noun.filters_by_name.values() if each.field not in replaced]
-    fields: list[FormField] = []
+    fields: list[FilterField] = []
     filters: dict[str, Any] = {}
     for each in (*map(_field_of, described), *own):
         is_given = each.name in request.query_params
@@ -153,15 +153,15 @@ def read_filters(
     return FilterForm(fields, filters, is_filtered)
 
 
-def _field_of(described: Filter) -> FormField:
+def _field_of(described: Filter) -> FilterField:
     name, words = described.field or "", dict(zip(described.choices, described.choices, strict=True))
     options = {"yes": True, "no": False} if described.kind is bool else words
     if options:
         empty = described.placeholder or "any"
-        return FormField(
+        return FilterField(
             name, described.title, {word: {described.name: value} for word, value in options.items()}, empty
         )
-    return FormField(name, described.title, placeholder=described.placeholder, shows=described)
+    return FilterField(name, described.title, placeholder=described.placeholder, shows=described)
 
 
 def _parse(kind: type[Any], text: str) -> Any:

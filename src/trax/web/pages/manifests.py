@@ -16,7 +16,7 @@ from trax.schedule.preview import explain, preview_runs
 from trax.web.charts import Node, graph
 from trax.web.context import context_of, link, request_form
 from trax.web.pages.formats import describe_exclusion, exact
-from trax.web.pages.listing import FormField, read_filters
+from trax.web.pages.listing import FilterField, read_filters
 from trax.web.pages.rendering import Message, run_action, show, show_list
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ SHOWN_PARENTS: Final = 5
 
 @router.get("/manifests")
 async def manifests(request: Request) -> Response:
-    form = read_filters(request, MANIFESTS, FormField("enabled", "State", SWITCH))
+    form = read_filters(request, MANIFESTS, FilterField("enabled", "State", SWITCH))
     return await show_list(request, "manifests.html", MANIFESTS, form, here="manifests")
 
 

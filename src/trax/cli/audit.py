@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from trax.bounds import LONGEST_PAGE
-from trax.cli.lists import add_list
+from trax.cli.lists import Since, Until, add_list
 from trax.cli.operators import (
     After,
     AsJson,
     DatabaseUrl,
     Id,
     Reason,
-    Since,
-    Until,
     moment_of,
     operate,
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from trax.cli.lists import add_list
+from trax.cli.lists import add_list, parameter_of
 from trax.cli.operators import (
     PAGE_RANGE,
     AsJson,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trax.app.app import Trax
     from trax.records import DeadLetter
 
-Fingerprint = Annotated[str | None, Parameter(help=DEAD_LETTERS.filters_by_name["fingerprint"].help)]
+Fingerprint = Annotated[str | None, parameter_of(DEAD_LETTERS.filters_by_name["fingerprint"])]
 
 dead_letters = App(name="dead-letters", help="List, requeue and acknowledge jobs whose last attempt failed.")
 

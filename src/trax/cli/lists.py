@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -21,18 +20,13 @@ from trax.cli.operators import (
     parse_moment,
 )
 from trax.cli.output import say, show_json, show_list
+from trax.records.nouns import AUDIT
 
 if TYPE_CHECKING:
     from cyclopts import App
 
     from trax.app.app import Trax
     from trax.records.nouns import Filter, Noun
-
-AGO: Final = {
-    "since": "Created at or after this time (UTC if no zone is given), or at most this long ago: 2h.",
-    "until": "Created before this time, or longer ago than this.",
-}
-"""Help of filters that a command accepts as a duration before now, too."""
 
 
 def add_list(commands: App, noun: Noun, more_help: str = "") -> None:
@@ -68,20 +62,26 @@ def list_options(noun: Noun) -> dict[str, tuple[Any, Any]]:
 
 def option_of(described: Filter) -> Any:
     """The option of one filter, by the type of its values."""
-    name, kind, about = f"--{described.name.replace('_', '-')}", described.kind, described.help
-    if issubclass(kind, StrEnum):
-        return Annotated[kind | None, Parameter(name, help=about, name_transform=str.lower)]
+    kind = described.kind
     if kind is datetime:
-        about = AGO.get(described.name, about)
-        parameter = Parameter(name, help=about, converter=parse_moment, validator=check_duration)
-        return Annotated[datetime | timedelta | None, parameter]
-    if kind is int:
-        return Annotated[int | None, Parameter(name, help=about, validator=ID_RANGE)]
-    if kind is bool and described.default is not None:
-        return Annotated[bool, Parameter(name, help=about, negative=())]
-    if kind is bool:
-        return Annotated[bool | None, Parameter(name, help=about, negative=described.negative or None)]
-    return Annotated[str | None, Parameter(name, help=about)]
+        kind = datetime | timedelta
+    is_optional = kind is not bool or described.default is None
+    return Annotated[kind | None if is_optional else kind, parameter_of(described)]
+
+
+def parameter_of(described: Filter) -> Parameter:
+    """The name, help and parsing of the option of a filter."""
+    name, about = f"--{described.name.replace('_', '-')}", described.option_help or described.help
+    if described.choices:
+        return Parameter(name, help=about, name_transform=str.lower)
+    if described.kind is datetime:
+        return Parameter(name, help=about, converter=parse_moment, validator=check_duration)
+    if described.kind is int:
+        return Parameter(name, help=about, validator=ID_RANGE)
+    if described.kind is bool:
+        without = described.negative or (None if described.default is None else ())
+        return Parameter(name, help=about, negative=without)
+    return Parameter(name, help=about)
 
 
 def _cursor(noun: Noun, name: str) -> Any:
@@ -121,3 +121,7 @@ def show_records(
         show_json({"count": found.number, "exact": found.exact})
     else:
         say(str(found))
+
+
+Since = Annotated[datetime | timedelta | None, parameter_of(AUDIT.filters_by_name["since"])]
+Until = Annotated[datetime | timedelta | None, parameter_of(AUDIT.filters_by_name["until"])]

@@ -100,22 +100,6 @@ def check_duration(_type: object, value: datetime | timedelta | None) -> None:
         raise ValueError("It must be from 0 s to 68 years.")
 
 
-Since = Annotated[
-    datetime | timedelta | None,
-    Parameter(
-        help="Created at or after this time (UTC if no zone is given), or at most this long ago: 2h.",
-        converter=parse_moment,
-        validator=check_duration,
-    ),
-]
-Until = Annotated[
-    datetime | timedelta | None,
-    Parameter(
-        help="Created before this time, or longer ago than this.",
-        converter=parse_moment,
-        validator=check_duration,
-    ),
-]
 ID_RANGE: Final = validators.Number(gte=0, lte=LARGEST_ID)
 After = Annotated[int | None, Parameter(help="Only higher ids: newer ones.", validator=ID_RANGE)]
 Id = Annotated[int, Parameter(help="Its id.", validator=ID_RANGE)]

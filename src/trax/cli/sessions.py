@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from trax.cli.lists import add_list
+from trax.cli.lists import add_list, parameter_of
 from trax.cli.operators import (
     AsJson,
     DatabaseUrl,
@@ -27,7 +27,7 @@ from trax.store.url import choose_url
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 COMMAND: Final = ("sessions", "end")
 
-OfUser = Annotated[str | None, Parameter(help=SESSIONS.filters_by_name["user"].help)]
+OfUser = Annotated[str | None, parameter_of(SESSIONS.filters_by_name["user"])]
 
 sessions = App(name="sessions", help="List and end dashboard sessions; create sign-in links.")
 

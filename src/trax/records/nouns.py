@@ -36,6 +36,8 @@ class Filter:
 
     help: str
     _: KW_ONLY
+    option_help: str = ""
+    """The help of the option, if that accepts more, such as how long ago."""
     default: Any = None
     negative: str = ""
     """The option that means False, if no value means both."""
@@ -147,8 +149,18 @@ class PageByName(TypedDict, total=False):
 Train: TypeAlias = Annotated[str | None, Filter("Only this train.")]
 Manifest: TypeAlias = Annotated[str | None, Filter("Only this manifest, by its external id.")]
 Group: TypeAlias = Annotated[str | None, Filter("Only this group.")]
-Since: TypeAlias = Annotated[datetime | None, Filter("Created at or after this time.", form_name=None)]
-Until: TypeAlias = Annotated[datetime | None, Filter("Created before this time.", form_name=None)]
+SINCE: Final = Filter(
+    "Created at or after this time.",
+    option_help="Created at or after this time (UTC if no zone is given), or at most this long ago: 2h.",
+    form_name=None,
+)
+UNTIL: Final = Filter(
+    "Created before this time.",
+    option_help="Created before this time, or longer ago than this.",
+    form_name=None,
+)
+Since: TypeAlias = Annotated[datetime | None, SINCE]
+Until: TypeAlias = Annotated[datetime | None, UNTIL]
 
 
 class RunFilter(TypedDict, total=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from trax.bounds import (
     LARGEST_COUNT,
@@ -21,9 +21,6 @@ from trax.bounds import (
 )
 from trax.errors import InvalidArgument
 from trax.train import Retry
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +113,6 @@ def validate_ids(ids: Iterable[int]) -> list[int]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidArgument("ids", "a list of whole numbers", given)
     return list(dict.fromkeys(ID("each of the ids", one) for one in cast("Iterable[Any]", given)))
-
-
-def check_moments(**moments: datetime | None) -> None:
-    """Validate datetimes given by keyword; None is allowed. The keyword is the name in the error."""
-    for place, moment in moments.items():
-        if moment is not None:
-            MOMENT(place, moment)
 
 
 def check_names(**names: Any) -> None:

@@ -17,6 +17,7 @@ ATTACKERS = (
     "With an operator's account",
     "With access to the database",
     "With the secret of an HTTP worker",
+    "With write access to a broker",
 )
 
 
@@ -49,6 +50,7 @@ def test_every_attacker_has_lines() -> None:
 
     assert set(ATTACKERS) <= found.keys()
     assert all(found.values())
+    assert "|\n\n|" not in threat_model()  # an empty line ends a table
 
 
 def test_every_line_names_a_test() -> None:

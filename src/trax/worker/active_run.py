@@ -12,6 +12,7 @@ import logging
 from datetime import timedelta
 from threading import RLock
 from time import perf_counter
+from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from trax.errors import StoreError, TraxError, UnexpectedCancellation
@@ -25,7 +26,8 @@ from trax.train.outcome import describe
 from trax.train.run import TrainRun
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from contextvars import Context
     from datetime import datetime
 
     from trax.store import Store
@@ -223,6 +225,7 @@ class Job(Protocol):
 
 
 JobT = TypeVar("JobT", bound=Job)
+T = TypeVar("T")
 
 
 class ActiveRun(RunProgress, Generic[JobT]):
@@ -301,6 +304,23 @@ class ActiveRun(RunProgress, Generic[JobT]):
 
     def __str__(self) -> str:
         return f"run {self.metadata_id} of train {self.job.train!r}"
+
+
+@coroutine
+def continue_in_context(
+    context: Context, steps: Coroutine[Any, Any, T], waits_for: Any
+) -> Generator[Any, Any, T]:
+    """Await the rest of a coroutine that waits for something, each of its steps in this context."""
+    while True:
+        step, argument = steps.send, None
+        try:
+            argument = yield waits_for
+        except BaseException as error:  # noqa: BLE001 - the coroutine decides what it means
+            step, argument = steps.throw, error
+        try:
+            waits_for = context.run(step, argument)
+        except StopIteration as end:
+            return end.value
 
 
 _new_result = cast("Any", tuple).__new__  # half the time of a call with 17 arguments

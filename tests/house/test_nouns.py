@@ -10,6 +10,7 @@ from enum import StrEnum
 from inspect import Parameter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
+from unittest.mock import Mock
 
 import pytest
 from cyclopts import App, CycloptsError
@@ -25,7 +26,7 @@ from trax.engine.enqueue import QueueKeywords
 from trax.errors import DefinitionError, InvalidArgument
 from trax.records import nouns
 from trax.records.listing import ChangedIds
-from trax.records.nouns import EXECUTIONS, NOUNS, Filter, Noun, RunFilter
+from trax.records.nouns import EXECUTIONS, NOUNS, Filter, ListColumn, Noun, RunFilter
 from trax.schedule.builder import Cursor
 from trax.store.runs import run_lists
 from trax.testing import Harness
@@ -182,6 +183,33 @@ async def test_an_added_filter_is_a_field_of_the_page(
     assert [text for text in ("Colour", "Weight", "Fragile", "Packed", "Size") if text not in form] == []
     assert 'value="red" placeholder="red"' in form
     assert '<option value="large" selected>' in form
+
+
+async def test_an_added_column_is_in_the_tables_of_the_command_and_the_page(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    column = ListColumn("external_id", "Number of the parcel")
+    noun = replace(EXECUTIONS, columns=(*EXECUTIONS.columns, column))
+    monkeypatch.setattr(page, "EXECUTIONS", noun)
+    app = Trax(url)
+
+    @app.train
+    def send(name: str) -> str:
+        return name
+
+    async with Harness(app), browser(create(app, access=Access(allow_anonymous=True))) as client:
+        await app.run(send, "Ada")
+        (run,) = await app.executions.list()
+        shown = await client.get("/executions")
+        monkeypatch.setattr(lists, "operate", Mock(return_value=[run]))
+        lists.show_records(
+            noun, database_url=None, as_json=False, count=False, **dict.fromkeys(RunFilter.__annotations__)
+        )
+    header, row = capsys.readouterr().out.splitlines()
+
+    assert "<th>Number of the parcel</th>" in shown.text
+    assert f"<td>{run.external_id}</td>" in shown.text
+    assert (header.split("\t")[-1], row.split("\t")[-1]) == ("external id", run.external_id)
 
 
 @pytest.mark.parametrize("noun", NOUNS, ids=NAMES)

@@ -57,7 +57,6 @@ NOUNS = {
     "housekeeping",
     "keyring",
     "len",
-    "paging",
     "ring",
     "setting",
     "timing",

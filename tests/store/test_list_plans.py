@@ -11,7 +11,7 @@ from sqlalchemy import text
 from tests.support.plans import rows_read
 
 from trax.records import QueueStatus, State
-from trax.records.listing import EntryFilter, RunFilter
+from trax.records.nouns import EntryFilter, RunFilter
 from trax.store import Store, groups, inspect, status
 from trax.store.queue import queue_lists
 from trax.store.runs import run_lists

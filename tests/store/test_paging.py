@@ -10,7 +10,8 @@ from sqlalchemy import insert
 from tests.support.databases import IN_MEMORY_TOO
 
 from trax.records import LogLevel, QueueStatus, State
-from trax.records.listing import Count, EntryFilter, LogFilter, ManifestFilter, RunFilter
+from trax.records.listing import Count
+from trax.records.nouns import EntryFilter, LogFilter, ManifestFilter, RunFilter
 from trax.store import groups as groups_store
 from trax.store import listing
 from trax.store.manifests import manifest_rows

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from tests.support.plans import rows_read
 
 from trax.records import QueueStatus, State
-from trax.records.listing import EntryFilter, LogFilter, ManifestFilter, RunFilter
+from trax.records.nouns import EntryFilter, LogFilter, ManifestFilter, RunFilter
 from trax.store import Store, dead_letters, groups, listing, stats, workers
 from trax.store.listing import SPARSE_WINDOW, WINDOW
 from trax.store.manifests import manifest_rows

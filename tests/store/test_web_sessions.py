@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tests.support.databases import IN_MEMORY_TOO
 
 from trax.records.audit import NewWebSession, SignIn
-from trax.records.listing import SessionFilter
 from trax.store import web_sessions
 
 if TYPE_CHECKING:
@@ -42,7 +41,10 @@ def test_sessions_are_listed_newest_first_a_page_at_a_time(store: Store, now: da
     first, second, third = (begin(store, key, now, user=user) for key, user in zip("abc", "xyx", strict=True))
 
     def page(**wanted: Any) -> list[int]:
-        wanted_sessions = SessionFilter(now=wanted.pop("now", now), user=wanted.pop("user", None))
+        wanted_sessions: web_sessions.CurrentSessions = {
+            "now": wanted.pop("now", now),
+            "user": wanted.pop("user", None),
+        }
         found = store.read(web_sessions.SESSIONS.load_list, wanted_sessions, limit=2, **wanted)
         return [one.id for one in found]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trax.records.listing import EntryFilter, RunFilter
+from trax.records.nouns import EntryFilter, RunFilter
 from trax.store.queue import queue_lists
 from trax.store.runs import run_lists
 

@@ -306,6 +306,8 @@ async def test_retired_manifests_are_marked_and_listed_separately(url: str) -> N
 
     assert "/manifests/roast-morning" not in listed.links
     assert "/manifests/roast-morning" in apart.links
+    assert ("Next due" in listed.text, "Retired" in listed.text) == (True, False)
+    assert ("Next due" in apart.text, "Retired" in apart.text) == (False, True)
     assert "it has been retired since" in page.text
     assert "None: the manifest is retired." in page.text
     assert "Run now" not in page.text

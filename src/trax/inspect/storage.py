@@ -43,7 +43,7 @@ def storage_findings(found: PostgresqlStorage) -> Iterator[Finding]:
     yield from bloat_findings(found.tables, found.indexes)
     yield vacuum_finding(found.tables)
     yield options_finding(found.tables)
-    yield disabled_finding(found.tables)
+    yield autovacuum_option_finding(found.tables)
     yield update_finding(found.tables)
     yield hot_finding(found.tables)
     yield scan_finding(found.tables)
@@ -124,7 +124,7 @@ def options_finding(tables: Sequence[TableStorage]) -> Finding:
     )
 
 
-def disabled_finding(tables: Sequence[TableStorage]) -> Finding:
+def autovacuum_option_finding(tables: Sequence[TableStorage]) -> Finding:
     """Autovacuum may be off for a table, whatever the server's configuration says."""
     disabled = [each.name for each in tables if not each.is_vacuumed]
     if not disabled:

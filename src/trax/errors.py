@@ -205,7 +205,7 @@ class UnexpectedCancellation(TraxError):
 
 
 class RunTimedOut(RunCancelled, TimeoutError):
-    """The run exceeded its timeout."""
+    """The run exceeded its timeout. It has failed, unless `timeout_counts_as_failure` is off."""
 
 
 class Cancel(RunCancelled):

@@ -10,7 +10,7 @@ import pytest
 from tests.support.flow_manager import Yard
 from tests.support.running import run_queued
 
-from trax import Cancel, Retry, RetryAfter, cron, current, every, exclude, junction
+from trax import Cancel, Retry, RetryAfter, RunTimedOut, cron, current, every, exclude, junction
 from trax.engine.manifest_manager import ManagerInput, run_manager_cycle
 from trax.records import Origin, State
 
@@ -630,7 +630,7 @@ async def test_a_run_that_timed_out_does_not_start_again_at_once(url: str) -> No
 
 def overstaying(url: str, *, counts: bool, max_retries: int = 1) -> Yard:
     """A job that is stopped each time because it takes longer than it may."""
-    h = Yard(url, TEN, timeout_counts_as_failure=counts)
+    h = Yard(url, TEN, **({} if counts else {"timeout_counts_as_failure": False}))
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, timeout=minutes(1), max_retries=max_retries)
 
     async def overstay() -> None:
@@ -643,12 +643,12 @@ def overstaying(url: str, *, counts: bool, max_retries: int = 1) -> Yard:
     return h
 
 
-async def test_a_timeout_counts_as_a_failure_if_the_setting_says_so(url: str) -> None:
+async def test_a_run_past_its_time_limit_has_failed(url: str) -> None:
     async with overstaying(url, counts=True) as h:
         await h.run_until_idle()
 
         (run,) = await h.app.executions.list(train="job")
-        assert run.state is State.CANCELLED
+        assert (run.state, run.failure_exception) == (State.FAILED, "RunTimedOut")
         assert "timed out" in str(run.failure_reason)
         (letter,) = await h.letters()
         assert (letter.manifest, letter.retry_count) == ("sync", 1)
@@ -666,7 +666,7 @@ async def test_a_letter_names_the_timeout_that_tipped_it_and_no_older_failure(ur
 
         timed_out, failed = await h.app.executions.list(train="job")
         (letter,) = await h.letters()
-        assert (failed.state, timed_out.state) == (State.FAILED, State.CANCELLED)
+        assert (failed.state, timed_out.state) == (State.FAILED, State.FAILED)
         assert (letter.last_metadata_id, letter.failure_reason) == (timed_out.id, timed_out.failure_reason)
         assert "timed out" in str(letter.failure_reason)
 
@@ -684,7 +684,20 @@ async def test_a_letter_does_not_blame_a_run_that_was_cancelled_after_the_failur
         assert letter.last_metadata_id == failed.id
 
 
-async def test_a_timeout_that_counts_is_followed_by_a_retry(url: str) -> None:
+@pytest.mark.parametrize("gives_up_on", [TimeoutError, RunTimedOut])
+async def test_a_policy_may_give_up_on_timeouts(url: str, gives_up_on: type[Exception]) -> None:
+    h = overstaying(url, counts=True)
+    retry = Retry(max_retries=5, give_up_on=(gives_up_on,))
+    run_long = h.app.train("run_long", junction(h.told), timeout=minutes(1), retry=retry)
+    async with h:
+        await h.app.manifests.disable("sync")
+        await h.app.queue(run_long, "alone")
+        await run_queued(h)
+
+        assert (len(await h.letters()), h.queued()) == (1, [])
+
+
+async def test_a_timeout_is_followed_by_a_retry(url: str) -> None:
     async with overstaying(url, counts=True, max_retries=2) as h:
         await h.run_until_idle()
 
@@ -692,7 +705,7 @@ async def test_a_timeout_that_counts_is_followed_by_a_retry(url: str) -> None:
         assert (entry.origin, entry.scheduled_at) == (Origin.RETRY, h.now + minutes(5))
 
 
-async def test_a_timeout_is_no_failure_unless_the_setting_says_so(url: str) -> None:
+async def test_a_timeout_is_no_failure_if_the_setting_says_so(url: str) -> None:
     async with overstaying(url, counts=False) as h:
         await h.run_until_idle()
 
@@ -703,9 +716,11 @@ async def test_a_timeout_is_no_failure_unless_the_setting_says_so(url: str) -> N
         assert (await h.manifest("sync")).next_due_at == h.now + minutes(5)
 
 
-@pytest.mark.parametrize(("counts", "letters"), [(True, 1), (False, 0)])
+@pytest.mark.parametrize(
+    ("counts", "state", "letters"), [(True, State.FAILED, 1), (False, State.CANCELLED, 0)]
+)
 async def test_a_job_alone_that_timed_out_follows_the_same_setting(
-    url: str, counts: bool, letters: int
+    url: str, counts: bool, state: State, letters: int
 ) -> None:
     h = overstaying(url, counts=counts)
     run_long = h.app.train("run_long", junction(h.told), timeout=minutes(1), max_retries=1)
@@ -715,7 +730,7 @@ async def test_a_job_alone_that_timed_out_follows_the_same_setting(
         await run_queued(h)
 
         (run,) = await h.app.executions.list(train="run_long")
-        assert run.state is State.CANCELLED
+        assert run.state is state
         assert (len(await h.letters()), h.queued()) == (letters, [])
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trax import Cancel, Metadata, Retry, Trax
+from trax import Cancel, Metadata, Retry, RunTimedOut, Trax
 from trax.errors import DefinitionError
 from trax.records import State
 from trax.store.runs import metadata
@@ -48,6 +48,7 @@ def listener(heard: list[str], name: str) -> Callable[..., Any]:
     [
         (None, "on_completed", "completed"),
         (ValueError("x"), "on_failed", "failed x"),
+        (RunTimedOut("too slow"), "on_failed", "failed too slow"),
         (Cancel("enough"), "on_cancelled", "cancelled"),
     ],
 )

@@ -96,8 +96,8 @@ class Settings(BaseModel):
     """The longest wait before a retry."""
     default_job_timeout: Duration = timedelta(minutes=20)
     """How long a run may take before it is asked to stop, if it has no timeout of its own."""
-    timeout_counts_as_failure: bool = False
-    """Whether a run that was stopped by its timeout counts as a failure."""
+    timeout_counts_as_failure: bool = True
+    """Whether a run that exceeded its timeout has failed, and is retried; if not, it was cancelled."""
     failure_counting: Literal["consecutive", "lifetime"] = "consecutive"
     """Which failures make a dead letter: those in a row, or all since its last dead letter was resolved."""
     stale_pending_timeout: Duration = timedelta(minutes=20)

@@ -45,7 +45,7 @@ async def fill(url: str) -> None:
     """One run that gave up, with a letter, and one entry that waits."""
     app = Trax(url)
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     def enter(login: Login) -> None:
         raise RuntimeError(f"not with {login.token.get_secret_value()}")
 
@@ -200,7 +200,7 @@ def test_an_input_that_is_no_json_is_not_repeated(capsys: pytest.CaptureFixture[
 async def _fill_plainly(url: str) -> None:
     app = Trax(url)
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     def connect(value: dict[str, str]) -> dict[str, str]:
         if value["user"] == "eve":
             raise RuntimeError("no")

@@ -103,7 +103,7 @@ def test_a_database_that_does_not_answer_takes_the_place_of_the_numbers() -> Non
 async def test_one_look_reads_all_of_it(url: str) -> None:
     app = Trax(url)
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     def divide(number: int) -> float:
         return 1 / number
 

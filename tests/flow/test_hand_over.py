@@ -174,7 +174,7 @@ async def test_a_job_that_nobody_takes_is_given_up_with_its_input(yard: Yard) ->
     assert letter.reason == "its hand-over failed 5 times; the last error was OSError: no route; it never ran"
 
     yard.remote.error = None
-    assert await yard.app.dead_letters.requeue([letter.id]) == 1
+    assert await yard.app.dead_letters.requeue([letter.id]) == [letter.id]
     await yard.cycle()
 
     assert (await yard.records())[-1].state == State.PENDING
@@ -197,7 +197,7 @@ async def test_a_manifest_that_nobody_takes_gets_a_dead_letter_and_no_failures(y
     assert len(await yard.records()) == 5
 
     yard.remote.error = None
-    assert await yard.app.dead_letters.requeue([letter.id]) == 1
+    assert await yard.app.dead_letters.requeue([letter.id]) == [letter.id]
     await yard.h.cycle("manifest_manager")
     await yard.cycle()
 

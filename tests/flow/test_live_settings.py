@@ -113,7 +113,7 @@ async def test_seeding_takes_the_defaults_of_the_day(servers: list[Yard]) -> Non
     other.schedule(other.job, "sync", "sync", every(minutes=5))
     await other.seed()
 
-    assert (await other.manifest("sync")).max_retries == 9
+    assert (await other.manifest("sync")).max_attempts == 9
 
 
 async def test_a_running_server_hears_of_an_edit_at_once(url: str) -> None:

@@ -252,7 +252,7 @@ async def test_a_parked_entry_can_be_withdrawn_and_triggering_finds_it(yard: Yar
     entry = await yard.queue("greeet")
     await yard.h.run_until_idle()
 
-    assert await yard.app.work_queue.cancel([entry.id]) == 1
+    assert await yard.app.work_queue.cancel([entry.id]) == [entry.id]
     await yard.register("greeet")
     await yard.h.run_until_idle()
 

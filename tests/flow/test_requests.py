@@ -106,7 +106,7 @@ async def test_a_job_alone_that_asks_too_often_makes_a_dead_letter(url: str) -> 
 
         (letter,) = await h.letters()
         assert letter.reason == (
-            "failed once, the last time with RetryAfter: the quota is used up; max_retries is 1"
+            "failed once, the last time with RetryAfter: the quota is used up; max_attempts is 1"
         )
         assert h.queued() == []
 

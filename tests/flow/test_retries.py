@@ -57,7 +57,7 @@ async def test_each_failure_doubles_the_wait_up_to_an_hour(url: str) -> None:
 
 
 async def test_a_manifests_own_waits_override_the_apps(url: str) -> None:
-    own = Retry(max_retries=5, delay=minutes(1), multiplier=3, max_delay=minutes(7))
+    own = Retry(max_attempts=5, delay=minutes(1), multiplier=3, max_delay=minutes(7))
     async with yard(url, retry=own) as h:
         assert await waits(h, 4) == [minutes(number) for number in (1, 3, 7, 7)]
 
@@ -144,7 +144,7 @@ async def test_the_third_failure_of_three_makes_a_dead_letter_and_no_entry(url: 
         assert managed.dead_letters == [letter.id]
         assert (letter.manifest, letter.train, letter.input) == ("sync", "job", "sync")
         assert (letter.status, letter.retry_count) == ("awaiting_intervention", 3)
-        assert letter.reason == "failed 3 times in a row; max_retries is 3"
+        assert letter.reason == "failed 3 times in a row; max_attempts is 3"
         assert letter.dead_lettered_at == h.now
         assert len(h.ran) == 3
 
@@ -228,7 +228,7 @@ async def test_failures_may_count_until_a_person_has_dealt_with_them(url: str) -
 
         (letter,) = await h.letters()
         assert (letter.retry_count, h.queued()) == (3, [])
-        assert letter.reason == "failed 3 times since the last intervention; max_retries is 3"
+        assert letter.reason == "failed 3 times since the last intervention; max_attempts is 3"
         await h.app.dead_letters.acknowledge([letter.id], "seen")
         await h.fails("sync", 2)
         await h.manage()
@@ -270,7 +270,7 @@ async def test_some_errors_are_given_up_on_at_once(url: str) -> None:
 
 
 async def test_a_manifest_says_itself_which_errors_it_gives_up_on(url: str) -> None:
-    async with yard(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
+    async with yard(url, retry=Retry(max_attempts=5, give_up_on=(LookupError,))) as h:
         await h.fails("sync")
         assert await h.manage() == ["sync"], "another error is tried again"
 
@@ -290,7 +290,7 @@ async def test_a_manifests_word_on_giving_up_counts_and_not_its_trains(url: str)
     async def parse(text: str) -> int:
         return int(text)
 
-    h.schedule(parse, "patient", "not a number", FIVE_MINUTES, retry=Retry(max_retries=5))
+    h.schedule(parse, "patient", "not a number", FIVE_MINUTES, retry=Retry(max_attempts=5))
     async with h:
         await h.run_until_idle()
 
@@ -299,7 +299,7 @@ async def test_a_manifests_word_on_giving_up_counts_and_not_its_trains(url: str)
 
 @pytest.mark.parametrize("resolve", ["requeue", "acknowledge"])
 async def test_what_gave_up_is_tried_again_once_a_person_has_dealt_with_it(url: str, resolve: str) -> None:
-    async with yard(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
+    async with yard(url, retry=Retry(max_attempts=5, give_up_on=(LookupError,))) as h:
         await h.fails("sync", error=KeyError("users"))
         await h.manage()
         (letter,) = await h.letters()
@@ -315,7 +315,7 @@ async def test_what_gave_up_is_tried_again_once_a_person_has_dealt_with_it(url: 
 
 
 async def test_a_success_takes_back_that_trying_again_would_not_help(url: str) -> None:
-    async with yard(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
+    async with yard(url, retry=Retry(max_attempts=5, give_up_on=(LookupError,))) as h:
         await h.fails("sync", error=KeyError("users"))
         await h.app.manifests.trigger("sync")
 
@@ -340,7 +340,7 @@ async def test_what_gave_up_while_it_was_disabled_has_its_letter_once_it_is_enab
 async def test_the_policy_that_travels_with_a_job_says_when_to_give_up(url: str) -> None:
     h = Yard(url, TEN)
 
-    @h.app.train(retry=Retry(max_retries=5, delay=minutes(0), give_up_on=(LookupError,)))
+    @h.app.train(retry=Retry(max_attempts=5, delay=minutes(0), give_up_on=(LookupError,)))
     async def find(word: str) -> None:
         raise KeyError(word)
 
@@ -356,7 +356,7 @@ async def test_the_policy_that_travels_with_a_job_says_when_to_give_up(url: str)
 async def test_a_job_alone_keeps_its_policy_through_its_dead_letter(url: str) -> None:
     h = Yard(url, TEN)
 
-    @h.app.train(retry=Retry(max_retries=2, delay=minutes(1)))
+    @h.app.train(retry=Retry(max_attempts=2, delay=minutes(1)))
     async def fail(number: int) -> None:
         raise ValueError(number)
 
@@ -452,7 +452,7 @@ def by_hand(url: str, kind: Any = "on_demand", **how: Unpack[ScheduleKeywords]) 
 
 @pytest.mark.parametrize("kind", ["on_demand", "none"])
 async def test_a_run_started_by_hand_that_fails_is_tried_again_by_its_policy(url: str, kind: str) -> None:
-    async with by_hand(url, kind, retry=Retry(max_retries=3, delay=minutes(1))) as h:
+    async with by_hand(url, kind, retry=Retry(max_attempts=3, delay=minutes(1))) as h:
         await h.run_until_idle()
         assert h.ran == [], "nobody has started it yet"
 
@@ -687,7 +687,7 @@ async def test_a_letter_does_not_blame_a_run_that_was_cancelled_after_the_failur
 @pytest.mark.parametrize("gives_up_on", [TimeoutError, RunTimedOut])
 async def test_a_policy_may_give_up_on_timeouts(url: str, gives_up_on: type[Exception]) -> None:
     h = overstaying(url, counts=True)
-    retry = Retry(max_retries=5, give_up_on=(gives_up_on,))
+    retry = Retry(max_attempts=5, give_up_on=(gives_up_on,))
     run_long = h.app.train("run_long", junction(h.told), timeout=minutes(1), retry=retry)
     async with h:
         await h.app.manifests.disable("sync")

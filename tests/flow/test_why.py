@@ -100,7 +100,7 @@ async def test_a_dependent_names_the_parent_it_waits_for(url: str) -> None:
 
 async def test_a_failed_manifest_waits_for_its_next_try(url: str) -> None:
     app = app_at(url)
-    retry = Retry(max_retries=3, delay=timedelta(minutes=5))
+    retry = Retry(max_attempts=3, delay=timedelta(minutes=5))
     app.schedule(greet_of(app), "nobody", "nobody", every(hours=1), retry=retry)
     async with Harness(app) as h:
         await h.run_until_idle()

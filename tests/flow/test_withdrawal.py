@@ -21,13 +21,15 @@ TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 @pytest.fixture
 async def yard(url: str) -> AsyncGenerator[Yard]:
     made = Yard(url, TEN)
-    made.schedule(made.job, "hourly", "hourly", every(hours=1), retry=Retry(max_retries=3))
+    made.schedule(made.job, "hourly", "hourly", every(hours=1), retry=Retry(max_attempts=3))
     async with made:
         yield made
 
 
 async def withdraw(yard: Yard, manifest: str) -> int:
-    return await yard.app.work_queue.cancel([entry.id for entry in yard.queued(manifest)])
+    """How many were withdrawn."""
+    withdrawn = await yard.app.work_queue.cancel([entry.id for entry in yard.queued(manifest)])
+    return len(withdrawn)
 
 
 async def test_a_schedule_goes_on_at_its_next_occurrence(yard: Yard) -> None:

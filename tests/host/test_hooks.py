@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trax.store import Connection
 
 NAMES = ("on_started", "on_completed", "on_failed", "on_cancelled")
-ONCE = Retry(max_retries=1)
+ONCE = Retry(max_attempts=1)
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ async def test_what_is_very_long_gives_way_to_a_note_and_is_shown_by_itself(room
 async def test_the_page_of_a_run_stays_small_however_much_it_has_to_tell(url: str) -> None:
     app = Trax(url, max_input_bytes=10**7)
 
-    @app.train(max_retries=0)
+    @app.train(max_attempts=0)
     def tell_all(numbers: list[int]) -> list[int]:
         for number in range(100):
             logging.getLogger("talker").warning("%s", f"<{number}>" * 500)
@@ -135,7 +135,7 @@ async def test_the_page_of_a_run_stays_small_however_much_it_has_to_tell(url: st
 
 
 async def test_what_an_exception_says_at_length_is_cut_in_a_list(room: WebApp) -> None:
-    @room.app.train(max_retries=0)
+    @room.app.train(max_attempts=0)
     async def complain(_: str) -> None:
         raise ValueError("no " * 10_000)
 

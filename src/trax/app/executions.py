@@ -8,7 +8,7 @@ from trax.app.lists import RecordLists, check_filters, parse_choice
 from trax.engine.actor import record_audit
 from trax.engine.cancel import cancel_runs
 from trax.errors import NotFound
-from trax.records.listing import ChangedIds, LogFilter, RunFilter
+from trax.records.listing import LogFilter, RunFilter
 from trax.records.states import LogLevel, State
 from trax.remote.hand_over import withdraw
 from trax.schedule.validate import ID, ID_OR_NONE, PAGE, check_moments, check_names, validate_ids
@@ -102,7 +102,7 @@ class Executions:
         """
         return await self._lists.count(_build_filter(filters), quick=quick)
 
-    async def cancel(self, ids: Iterable[int]) -> ChangedIds:
+    async def cancel(self, ids: Iterable[int]) -> list[int]:
         """Cancel these runs, where not yet ended; return the ids of those.
 
         A pending run is cancelled at once. A run in progress is asked to stop: in this process immediately,
@@ -112,7 +112,7 @@ class Executions:
         store = await self._store.open()
         stopped = await store.call(_cancel, store, wanted, self._live.current)
         await withdraw(store, self._submitters, stopped, within=self._live.current.hand_over_timeout)
-        return ChangedIds(stopped)
+        return sorted(stopped)
 
     async def rerun(self, metadata_id: int) -> QueuedEntry:
         """Enqueue the same train with the same input again, under the same limits.

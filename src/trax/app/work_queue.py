@@ -8,7 +8,7 @@ from trax.app.lists import RecordLists, check_filters, parse_choice
 from trax.engine.actor import record_audit
 from trax.engine.cancel import withdraw
 from trax.errors import NotFound
-from trax.records.listing import ChangedIds, EntryFilter, RecordPage
+from trax.records.listing import EntryFilter, RecordPage
 from trax.records.states import Origin, QueueStatus
 from trax.schedule.validate import ID, check_names, validate_ids
 from trax.store.queue import queue_lists, work_queue
@@ -92,7 +92,7 @@ class WorkQueue:
         """
         return await self._lists.count(_build_filter(filters), quick=quick)
 
-    async def cancel(self, ids: Iterable[int]) -> ChangedIds:
+    async def cancel(self, ids: Iterable[int]) -> list[int]:
         """Cancel these entries, where still queued; return the ids of those.
 
         A dispatched entry is a run: cancel it with `app.executions.cancel`.
@@ -114,8 +114,8 @@ def _build_filter(filters: EntryKeywords) -> EntryFilter:
     return EntryFilter(**values)
 
 
-def _withdraw(connection: Connection, store: Store, ids: list[int], settings: Settings) -> ChangedIds:
+def _withdraw(connection: Connection, store: Store, ids: list[int], settings: Settings) -> list[int]:
     now = store.now(connection)
     withdrawn = withdraw(connection, ids, settings, now=now)
     record_audit(connection, "work_queue.cancel", "entry", withdrawn, now=now, after={"requested": len(ids)})
-    return ChangedIds(withdrawn)
+    return sorted(withdrawn)

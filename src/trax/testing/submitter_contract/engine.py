@@ -42,7 +42,7 @@ FAST_SETTINGS: Final[dict[str, Any]] = {
 GROUPS: Final = {"narrow": 2, "wide": 4}
 """Groups and their limits, for the crowd scenario."""
 
-RETRY: Final = Retry(max_retries=5, delay=timedelta(0))
+RETRY: Final = Retry(max_attempts=5, delay=timedelta(0))
 URL: Final = "TRAX_CONTRACT_URL"
 FOLDER: Final = "TRAX_CONTRACT_FOLDER"
 

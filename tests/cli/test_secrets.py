@@ -137,7 +137,8 @@ def test_the_doctor_names_a_key_that_is_needed_and_not_here(
     monkeypatch.setenv(VARIABLE, generate_key())
     ill = operator("db", "doctor")
 
-    assert (well.code, ill.code) == (0, 1)
+    assert (well.out.count("WRONG"), ill.out.count("WRONG"), ill.code) == (1, 2, 1)
+    assert "WRONG  no scheduler is alive" in well.out
     assert f"ok     waiting inputs with encrypted secrets: 2, under key {old.primary_id}" in well.out
     assert f"WRONG  key {old.primary_id} is missing, and 2 inputs need it" in ill.out
     assert key not in well.out + ill.out

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.bounds import LONGEST_DURATION
-from trax.clock import TextDuration
+from trax.clock import TextDuration, format_duration
 from trax.records.states import ScheduleType
 
 if TYPE_CHECKING:
@@ -208,6 +208,18 @@ class RetryPolicy:
         except OverflowError:
             return most
         return min(self.delay * factor, most) if factor < most / self.delay else most
+
+    def __str__(self) -> str:
+        """As it is written in code, without what is left out there."""
+        parts = [
+            f"max_attempts={self.max_attempts}",
+            f"delay={format_duration(self.delay)}",
+            f"multiplier={self.multiplier:g}",
+            f"max_delay={format_duration(self.max_delay)}",
+            *([f"jitter={self.jitter:g}"] if self.jitter else ()),
+            *([f"give_up_on={', '.join(self.give_up_on)}"] if self.give_up_on else ()),
+        ]
+        return f"Retry({', '.join(parts)})"
 
     def to_json(self) -> str:
         waits = {"delay": self.delay.total_seconds(), "max_delay": self.max_delay.total_seconds()}

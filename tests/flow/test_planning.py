@@ -110,9 +110,8 @@ async def test_a_changed_retry_policy_is_shown_as_in_code(url: str) -> None:
     async with Harness(app) as h:
         [change] = await planned(app, later, h.now)
 
-    shown = (
-        "Retry(max_attempts=5, delay=1 min, multiplier=2, max_delay=1 h, jitter=0.5, give_up_on=ValueError)"
-    )
+    waits = "delay=1 min, multiplier=2, max_delay=1 h, jitter=0.5"
+    shown = f"Retry(max_attempts=5, {waits}, give_up_on=builtins.ValueError)"
     assert change.differences == (Difference("max_attempts", 3, 5), Difference("retry", None, shown))
 
 

@@ -475,7 +475,7 @@ async def test_a_run_that_takes_too_long_is_asked_to_stop(url: str, limit: timed
         (run,) = await h.app.executions.list(train="job")
         assert seen == [[], [run.id]]
         assert run.cancel_requested
-        assert run.state is State.CANCELLED
+        assert run.state is State.FAILED
 
 
 async def test_a_run_without_a_manifest_is_asked_to_stop_too(url: str) -> None:

@@ -82,7 +82,7 @@ class Workspace:
             self.log_event("ended", name)
             return name.upper()
 
-        @app.train(retry=RETRY, timeout=timedelta(seconds=1))
+        @app.train(max_attempts=1, timeout=timedelta(seconds=1))
         async def dawdle(name: str) -> None:
             """Waits forever."""
             self.log_event("began", name)

@@ -195,8 +195,8 @@ def build_app(url: str, *, manifests: int = 0) -> Trax:
 
     train = app.train("plain", plain)
     app.train("tells", tells)
-    app.train("fails_once", fails_once, retry=Retry(max_retries=2, delay=timedelta(seconds=1)))
-    app.train("hopeless", hopeless, max_retries=0)
+    app.train("fails_once", fails_once, retry=Retry(max_attempts=2, delay=timedelta(seconds=1)))
+    app.train("hopeless", hopeless, max_attempts=0)
     if manifests:
         inputs = {f"{number:03}": "x" for number in range(manifests)}
         app.schedule_many(train, "sync", inputs, every(seconds=1))

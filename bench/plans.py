@@ -341,8 +341,8 @@ async def measure(url: str, size: Size) -> dict[str, list[Explained]]:
 @asynccontextmanager
 async def _stage(url: str, size: Size, log: PlanLog) -> AsyncGenerator[Stage]:
     app = long_app(url, **SETTINGS, metadata_cleanup_retention=_retention(size))
-    app.train(FAILING, fail, max_retries=5)
-    app.train(HOPELESS, fail, max_retries=0)
+    app.train(FAILING, fail, max_attempts=5)
+    app.train(HOPELESS, fail, max_attempts=0)
     async with Harness(app, now=datetime.now(UTC)) as harness:
         yield Stage(app, harness, log)
 

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 LIMITED: Final = "limited"
 LIMIT: Final = 4
-RETRY: Final = Retry(max_retries=20, delay=timedelta(milliseconds=200), multiplier=1.0)
+RETRY: Final = Retry(max_attempts=20, delay=timedelta(milliseconds=200), multiplier=1.0)
 KEPT_SECONDS: Final = 60
 """Longer than the time between two verifications, so that each record is verified several times."""
 CLEANED: Final = ("counted", "told", "hopeless", "slow", "tick", "after_tick")
@@ -52,12 +52,12 @@ async def told(number: int) -> None:
         await asyncio.sleep(0.01)
 
 
-@app.train(max_retries=0)
+@app.train(max_attempts=0)
 async def hopeless(number: int) -> None:
     raise RuntimeError(number)
 
 
-@app.train(max_retries=0)
+@app.train(max_attempts=0)
 async def slow(number: int) -> int:
     """Wait until it is cancelled, at most for a while."""
     await asyncio.sleep(60)

@@ -21,7 +21,7 @@ class Welcome(BaseModel):
     address: str
 
 
-@jobs.train(max_retries=5, group="mail")
+@jobs.train(max_attempts=5, group="mail")
 def send_welcome(mail: Welcome) -> str:
     return f"Welcome, {mail.address}!"
 

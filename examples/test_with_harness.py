@@ -26,7 +26,7 @@ def railway(disk: Disk) -> Trax:
     app = Trax("memory://")
     app.provide(Disk, disk)
 
-    @app.train(retry=Retry(max_retries=2, delay=timedelta(minutes=5)))
+    @app.train(retry=Retry(max_attempts=2, delay=timedelta(minutes=5)))
     def back_up(table: str, disk: Disk) -> str:
         if disk.full:
             raise OSError("the disk is full")
@@ -68,7 +68,7 @@ async def test_a_backup_that_keeps_failing_waits_for_a_person() -> None:
             await h.advance(hours=5)
             await h.run_until_idle()
         (letter,) = await app.dead_letters.list()
-        assert letter.reason == "failed 2 times in a row; max_retries is 2"
+        assert letter.reason == "failed 2 times in a row; max_attempts is 2"
 
         disk.full = False
         await app.dead_letters.requeue([letter.id])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 END_SECONDS: Final = 2
 """The benchmark gives five seconds from SIGTERM to the end; up to 1.5 of them are for the last call."""
-RETRY: Final = Retry(max_retries=100, delay=timedelta(seconds=1), multiplier=1.0)
+RETRY: Final = Retry(max_attempts=100, delay=timedelta(seconds=1), multiplier=1.0)
 """A job whose process was killed comes back as soon as its worker is known to be lost."""
 
 

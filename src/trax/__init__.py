@@ -60,9 +60,29 @@ if TYPE_CHECKING:
         WaitTimedOut,
     )
     from trax.records import DeadLetter, LogLine, Manifest, ManifestGroup, Metadata, Reason, WorkQueueEntry
-    from trax.records.audit import Actor
+    from trax.records.audit import Actor, AuditEntry, WebSession
+    from trax.records.dead_letter import DeadLetterGroup
+    from trax.records.listing import Count, RecordPage
     from trax.records.schedule import Calendar
+    from trax.records.stats import (
+        Blocks,
+        FailingTrain,
+        GroupGraph,
+        GroupStats,
+        Home,
+        Overview,
+        States,
+        Throughput,
+        TrainDuration,
+    )
+    from trax.records.verification import HistoryFinding, Verification
+    from trax.records.work_queue_entry import QueuedEntry
+    from trax.records.worker import RunningJob, WorkerRecord, WorkerView
+    from trax.remote.http.endpoint import HttpEndpoint
+    from trax.remote.receiver import Receiver
     from trax.schedule import Group, Item, cron, every, exclude, fire_all
+    from trax.schedule.builder import Cursor
+    from trax.settings import SettingOrigin, Settings
     from trax.train import (
         Cancellation,
         Cancelled,
@@ -84,16 +104,27 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Actor",
+    "AuditEntry",
+    "Blocks",
     "Calendar",
     "Cancel",
     "Cancellation",
     "Cancelled",
     "Conflict",
+    "Count",
+    "Cursor",
     "DeadLetter",
+    "DeadLetterGroup",
     "Done",
     "EntryCancelled",
     "Failed",
+    "FailingTrain",
     "Group",
+    "GroupGraph",
+    "GroupStats",
+    "HistoryFinding",
+    "Home",
+    "HttpEndpoint",
     "Interrupted",
     "InvalidInput",
     "Item",
@@ -104,7 +135,11 @@ __all__ = [
     "Metadata",
     "NotFound",
     "Outcome",
+    "Overview",
+    "QueuedEntry",
     "Reason",
+    "Receiver",
+    "RecordPage",
     "Refused",
     "Retry",
     "RetryAfter",
@@ -112,16 +147,26 @@ __all__ = [
     "RunCancelled",
     "RunInterrupted",
     "RunTimedOut",
+    "RunningJob",
+    "SettingOrigin",
+    "Settings",
     "Snooze",
+    "States",
     "StoreUnavailable",
     "Submission",
     "Submitter",
+    "Throughput",
     "Train",
+    "TrainDuration",
     "Trax",
     "TraxError",
     "UnknownTrain",
+    "Verification",
     "WaitTimedOut",
+    "WebSession",
     "WorkQueueEntry",
+    "WorkerRecord",
+    "WorkerView",
     "acting",
     "cron",
     "current",
@@ -144,9 +189,20 @@ __getattr__ = lazy_names(
         "trax.errors": "Cancel Conflict EntryCancelled InvalidInput NotFound RetryAfter RunCancelled "
         "RunInterrupted RunTimedOut Snooze StoreUnavailable TraxError UnknownTrain WaitTimedOut",
         "trax.records": "DeadLetter LogLine Manifest ManifestGroup Metadata Reason WorkQueueEntry",
-        "trax.records.audit": "Actor",
+        "trax.records.audit": "Actor AuditEntry WebSession",
+        "trax.records.dead_letter": "DeadLetterGroup",
+        "trax.records.listing": "Count RecordPage",
         "trax.records.schedule": "Calendar",
+        "trax.records.stats": "Blocks FailingTrain GroupGraph GroupStats Home Overview States Throughput "
+        "TrainDuration",
+        "trax.records.verification": "HistoryFinding Verification",
+        "trax.records.work_queue_entry": "QueuedEntry",
+        "trax.records.worker": "RunningJob WorkerRecord WorkerView",
+        "trax.remote.http.endpoint": "HttpEndpoint",
+        "trax.remote.receiver": "Receiver",
         "trax.schedule": "Group Item cron every exclude fire_all",
+        "trax.schedule.builder": "Cursor",
+        "trax.settings": "SettingOrigin Settings",
         "trax.train": "Cancellation Cancelled Done Failed Interrupted Junction Outcome Retry Route Train "
         "current extract junction short_circuit unchecked wired",
     },

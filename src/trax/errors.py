@@ -205,7 +205,7 @@ class UnexpectedCancellation(TraxError):
 
 
 class RunTimedOut(RunCancelled, TimeoutError):
-    """The run exceeded its timeout."""
+    """The run exceeded its timeout. It has failed, unless `timeout_counts_as_failure` is off."""
 
 
 class Cancel(RunCancelled):
@@ -229,14 +229,14 @@ class DelayRequest(TraxError):
 class RetryAfter(DelayRequest):
     """Raise this in a junction to fail, and to be retried after `delay` instead of the policy's delay.
 
-    It counts like any other failure: after `max_retries` the job becomes a dead letter.
+    It counts like any other failure: after `max_attempts` the job becomes a dead letter.
     """
 
 
 class Snooze(DelayRequest, RunInterrupted):
     """Raise this in a junction to stop now and run the same job again after `delay`.
 
-    It is not a failure and does not count towards `max_retries`: the job could not be done yet.
+    It is not a failure and does not count towards `max_attempts`: the job could not be done yet.
     """
 
 

@@ -55,7 +55,7 @@ class Site:
         self.active = self.most_active = 0
         self.app.group("g", max_active_jobs=3)
 
-        @self.app.train(max_retries=3)
+        @self.app.train(max_attempts=3)
         async def work(job: Job) -> int:
             run = current()
             assert run

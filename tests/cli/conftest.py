@@ -32,11 +32,11 @@ def railway(url: str) -> Trax:
         logging.getLogger("jobs").warning("Hello, %s!", hello.name)
         return f"Hello, {hello.name}!"
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     def divide(number: int) -> float:
         return 1 / number
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     def complain(words: str) -> None:
         raise RuntimeError(words)
 

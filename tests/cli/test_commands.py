@@ -99,7 +99,7 @@ def test_a_group_is_triggered_and_cancelled(operator: Operator) -> None:
 
 def test_a_train_is_queued_by_its_name_alone(operator: Operator, trains: Railway) -> None:
     publish(operator.url, "greet")
-    words = ("--priority", "5", "--group", "etl", "--unique", "b", "--max-retries", "1")
+    words = ("--priority", "5", "--group", "etl", "--unique", "b", "--max-attempts", "1")
     added = operator("queue", "add", "greet", '{"name": "Bob"}', *words)
 
     entry = operator.json("queue", "list", "--status", "queued")[0]

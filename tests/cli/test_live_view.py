@@ -103,7 +103,7 @@ def test_an_unreachable_database_is_shown_in_place_of_the_numbers() -> None:
 async def test_one_read_loads_the_whole_view(url: str) -> None:
     app = Trax(url)
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     def divide(number: int) -> float:
         return 1 / number
 

@@ -23,7 +23,7 @@ from trax import Retry, Trax, every
 
 app = Trax(polling_interval=0.1)
 
-@app.train(retry=Retry(max_retries=0))
+@app.train(retry=Retry(max_attempts=0))
 def complain(number: int) -> None:
     logging.getLogger("jobs").error("on \\x1b[31mfire\\nnow", extra={"number": number})
     warnings.warn("mind the gap")

@@ -179,7 +179,7 @@ def test_text_of_a_job_cannot_control_the_terminal(operator: Operator, trains: R
         ["queue", "add", "greet", "NaN"],
         ["queue", "add", "greet", "1", "--delay", "1e300"],
         ["queue", "add", "greet", "1", "--delay", "9" * 400],
-        ["queue", "add", "greet", "1", "--max-retries", "99999999999999999999"],
+        ["queue", "add", "greet", "1", "--max-attempts", "99999999999999999999"],
         ["queue", "add", "greet", "1", "--group", "\x1b[2J"],
         ["manifests", "trigger", "greet-ada", "--delay", "99999999999999999999"],
         ["groups", "set", "etl", "--max-active-jobs", "99999999999999999999"],

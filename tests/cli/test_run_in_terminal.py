@@ -32,7 +32,7 @@ async def wait(_number: int) -> None:
     while not Path("go").exists():
         await asyncio.sleep(0.01)
 
-@app.train(retry=Retry(max_retries=0))
+@app.train(retry=Retry(max_attempts=0))
 def complain(_number: int) -> None:
     logging.getLogger("jobs").warning("about to fail")
     raise RuntimeError("no luck")

@@ -45,7 +45,7 @@ async def fill(url: str) -> None:
     """One run that gave up, with a letter, and one entry that waits."""
     app = Trax(url)
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     def enter(login: Login) -> None:
         raise RuntimeError(f"not with {login.token.get_secret_value()}")
 
@@ -137,7 +137,8 @@ def test_the_doctor_names_a_key_that_is_needed_and_not_here(
     monkeypatch.setenv(VARIABLE, generate_key())
     ill = operator("db", "doctor")
 
-    assert (well.code, ill.code) == (0, 1)
+    assert (well.out.count("WRONG"), ill.out.count("WRONG"), ill.code) == (1, 2, 1)
+    assert "WRONG  no scheduler is alive" in well.out
     assert f"ok     waiting inputs with encrypted secrets: 2, under key {old.primary_id}" in well.out
     assert f"WRONG  key {old.primary_id} is missing, and 2 inputs need it" in ill.out
     assert key not in well.out + ill.out
@@ -200,7 +201,7 @@ def test_an_input_that_is_no_json_is_not_repeated(capsys: pytest.CaptureFixture[
 async def _fill_plainly(url: str) -> None:
     app = Trax(url)
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     def connect(value: dict[str, str]) -> dict[str, str]:
         if value["user"] == "eve":
             raise RuntimeError("no")

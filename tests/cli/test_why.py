@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from tests.support import preloaded
 from tests.support.preloaded import TRAX
 
+from trax.inspect.why import NO_SCHEDULER
+
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
@@ -40,9 +42,11 @@ def test_why_explains_why_an_entry_waits(tmp_path: Path) -> None:
     by_app = run(TRAX, "why", entry, "--app", "jobs:app", "--json", folder=tmp_path)
     unknown = run(TRAX, "why", "greet-ada", folder=tmp_path)
 
-    assert (by_database.returncode, by_database.stdout) == (0, "no worker is alive\n")
+    assert by_database.returncode == 0
+    assert by_database.stdout.splitlines() == [NO_SCHEDULER, "no worker is alive"]
     assert [reason["code"] for reason in json.loads(by_app.stdout)["reasons"]] == [
         "dispatcher_off",
+        "no_scheduler",
         "no_worker",
     ]
     assert (unknown.returncode, unknown.stderr) == (1, "trax: there is no manifest 'greet-ada'\n")

@@ -35,7 +35,7 @@ async def h(url: str) -> AsyncGenerator[DeadLetterHarness]:
     app = Trax(url, max_active_jobs=None)
     harness = DeadLetterHarness(app, now=NOON)
 
-    @app.train(retry=Retry(max_retries=1))
+    @app.train(retry=Retry(max_attempts=1))
     async def load(table: str) -> None:
         if harness.trouble and table.startswith("disk"):
             raise OSError(f"no room for {len(table)} rows of '{table}'")
@@ -100,8 +100,8 @@ async def test_a_group_is_acknowledged(h: DeadLetterHarness) -> None:
 
 async def test_letters_must_be_named(h: DeadLetterHarness) -> None:
     with pytest.raises(TraxError, match="either ids or a fingerprint"):
-        await h.app.dead_letters.requeue()
+        await h.app.dead_letters.requeue()  # pyright: ignore[reportCallIssue]
     with pytest.raises(TraxError, match="either ids or a fingerprint"):
-        await h.app.dead_letters.requeue([1], fingerprint="x")
+        await h.app.dead_letters.requeue([1], fingerprint="x")  # pyright: ignore[reportCallIssue]
     with pytest.raises(TraxError, match="needs a note"):
         await h.app.dead_letters.acknowledge([1])

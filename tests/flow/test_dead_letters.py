@@ -71,7 +71,7 @@ async def test_a_letter_written_after_the_operators_clock_was_read_is_not_resolv
             alone(h, dead_lettered_at=TEN - timedelta(hours=1)),
         )
 
-        assert await h.app.dead_letters.acknowledge([late, usual], "seen") == 2
+        assert await h.app.dead_letters.acknowledge([late, usual], "seen") == sorted([late, usual])
 
         letters = [await h.app.dead_letters.get(letter_id) for letter_id in (late, usual)]
         assert [letter.resolved_at for letter in letters if letter] == [written_at, TEN]
@@ -85,7 +85,7 @@ async def test_requeue_writes_an_entry_and_resolves_the_letter(url: str) -> None
         (letter_id,) = await awaiting(h, "sync")
         await h.advance(hours=1)
 
-        assert await h.app.dead_letters.requeue([letter_id]) == 1
+        assert await h.app.dead_letters.requeue([letter_id]) == [letter_id]
 
         entry = h.entry("sync")
         assert (entry.origin, entry.input, entry.priority) == (Origin.REQUEUE, "sync", 4)
@@ -153,7 +153,7 @@ async def test_requeue_attaches_to_an_entry_that_is_queued_already(url: str, ori
         (letter_id,) = await awaiting(h, "sync")
         entry_id = h.insert_entry("sync", origin=origin)
 
-        assert await h.app.dead_letters.requeue([letter_id]) == 1
+        assert await h.app.dead_letters.requeue([letter_id]) == [letter_id]
 
         entry = h.entry("sync")
         assert (entry.id, entry.dead_letter_id) == (entry_id, letter_id)
@@ -167,7 +167,7 @@ async def test_requeue_does_not_wait_behind_a_delayed_entry(url: str, origin: st
         (letter_id,) = await awaiting(h, "sync")
         put_off = h.insert_entry("sync", origin=origin, ready=False, scheduled_at=h.now + timedelta(days=3))
 
-        assert await h.app.dead_letters.requeue([letter_id]) == 1
+        assert await h.app.dead_letters.requeue([letter_id]) == [letter_id]
 
         delayed, requeued = h.queued("sync")
         assert (delayed.id, delayed.dead_letter_id) == (put_off, None)
@@ -217,7 +217,7 @@ async def test_a_letter_without_a_manifest_is_requeued_with_its_own_values(url: 
         group = await h.app.groups.get("sync")
         letter_id = alone(h, group_id=group.id, priority=9)
 
-        assert await h.app.dead_letters.requeue([letter_id]) == 1
+        assert await h.app.dead_letters.requeue([letter_id]) == [letter_id]
 
         entry = h.entry()
         assert (entry.train, entry.input, entry.manifest) == ("job", "alone", None)
@@ -263,7 +263,7 @@ async def test_acknowledge_resolves_with_a_note_and_queues_nothing_itself(url: s
     async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
 
-        assert await h.app.dead_letters.acknowledge([letter_id], "known, harmless") == 1
+        assert await h.app.dead_letters.acknowledge([letter_id], "known, harmless") == [letter_id]
 
         letter = await h.app.dead_letters.get(letter_id)
         assert (letter.status, letter.note) == (DeadLetterStatus.ACKNOWLEDGED, "known, harmless")
@@ -340,11 +340,11 @@ async def test_resolved_and_unknown_letters_are_left_unchanged(url: str, verb: s
         before = await h.letters()
 
         if verb == "requeue":
-            count = await h.app.dead_letters.requeue([letter_id, 999])
+            resolved = await h.app.dead_letters.requeue([letter_id, 999])
         else:
-            count = await h.app.dead_letters.acknowledge([letter_id, 999], "second")
+            resolved = await h.app.dead_letters.acknowledge([letter_id, 999], "second")
 
-        assert count == 0
+        assert resolved == []
         assert (await h.letters(), h.queued()) == (before, [])
 
 
@@ -353,7 +353,7 @@ async def test_only_awaiting_letters_are_resolved(url: str) -> None:
         ids = await awaiting(h, "a", "b", "c")
         await h.app.dead_letters.acknowledge(ids[:1], "first")
 
-        assert await h.app.dead_letters.requeue([*ids, *ids]) == 2
+        assert await h.app.dead_letters.requeue([*ids, *ids]) == ids[1:]
 
         assert sorted(entry.manifest or "" for entry in h.queued()) == ["b", "c"]
 
@@ -383,8 +383,8 @@ async def test_requeue_all_queues_each_once(url: str) -> None:
 
 async def test_resolving_no_letters_returns_zero(url: str) -> None:
     async with build_harness(url) as h:
-        assert await h.app.dead_letters.requeue([]) == 0
-        assert await h.app.dead_letters.acknowledge([], "none") == 0
+        assert await h.app.dead_letters.requeue([]) == []
+        assert await h.app.dead_letters.acknowledge([], "none") == []
         assert await h.app.dead_letters.requeue_all() == 0
         assert await h.app.dead_letters.acknowledge_all("none") == 0
 
@@ -415,7 +415,7 @@ async def test_two_concurrent_operators_resolve_a_letter_once(url: str, rival: s
         ids = await awaiting(h, "a", "b", "c")
         both = Barrier(2)
 
-        def operate(verb: str, order: list[int]) -> int:
+        def operate(verb: str, order: list[int]) -> list[int]:
             other = Trax(url)
             other.parts.store.open_blocking()
             both.wait(30)
@@ -426,11 +426,11 @@ async def test_two_concurrent_operators_resolve_a_letter_once(url: str, rival: s
             finally:
                 other.close()
 
-        counts = await asyncio.gather(
+        first, second = await asyncio.gather(
             asyncio.to_thread(operate, "requeue", ids), asyncio.to_thread(operate, rival, ids[::-1])
         )
 
-        assert sum(counts) == 3
+        assert sorted([*first, *second]) == sorted(ids)
         statuses = [letter.status for letter in await h.letters()]
         assert len(h.queued()) == statuses.count(DeadLetterStatus.RETRIED)
         assert DeadLetterStatus.AWAITING_INTERVENTION not in statuses

@@ -319,9 +319,8 @@ async def test_a_dormant_run_is_retried_with_its_input_though_inputs_are_not_sav
         assert h.entry("load-a").input == "secret"
 
 
-async def test_a_timed_out_dormant_run_is_retried_with_its_input_if_timeouts_count(url: str) -> None:
+async def test_a_dormant_run_that_timed_out_is_tried_again_with_its_input(url: str) -> None:
     async with build_harness(url) as h:
-        await h.app.settings.update(timeout_counts_as_failure=True)
         h.change_manifest("load-a", timeout_seconds=60)
 
         async def overstay() -> None:

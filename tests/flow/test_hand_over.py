@@ -178,7 +178,7 @@ async def test_a_job_whose_hand_over_keeps_failing_becomes_a_dead_letter_with_it
     assert letter.reason == "its hand-over failed 5 times; the last error was OSError: no route; it never ran"
 
     setup.remote.error = None
-    assert await setup.app.dead_letters.requeue([letter.id]) == 1
+    assert await setup.app.dead_letters.requeue([letter.id]) == [letter.id]
     await setup.cycle()
 
     assert (await setup.records())[-1].state == State.PENDING
@@ -203,7 +203,7 @@ async def test_a_manifest_whose_hand_over_keeps_failing_gets_a_dead_letter_and_n
     assert len(await setup.records()) == 5
 
     setup.remote.error = None
-    assert await setup.app.dead_letters.requeue([letter.id]) == 1
+    assert await setup.app.dead_letters.requeue([letter.id]) == [letter.id]
     await setup.h.cycle("manifest_manager")
     await setup.cycle()
 

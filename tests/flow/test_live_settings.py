@@ -113,7 +113,7 @@ async def test_seeding_uses_the_current_default_of_settings(servers: list[Manage
     other.schedule(other.job, "sync", "sync", every(minutes=5))
     await other.seed()
 
-    assert (await other.manifest("sync")).max_retries == 9
+    assert (await other.manifest("sync")).max_attempts == 9
 
 
 async def test_a_running_server_applies_a_changed_setting_at_once(url: str) -> None:

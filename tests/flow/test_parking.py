@@ -256,7 +256,7 @@ async def test_a_parked_entry_can_be_withdrawn_and_triggering_finds_it(setup: Pa
     entry = await setup.queue("greeet")
     await setup.h.run_until_idle()
 
-    assert await setup.app.work_queue.cancel([entry.id]) == 1
+    assert await setup.app.work_queue.cancel([entry.id]) == [entry.id]
     await setup.register("greeet")
     await setup.h.run_until_idle()
 

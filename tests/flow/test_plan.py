@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.support.flow_seeding import register_server
 
-from trax import Item, Trax, cron, every, fire_all
+from trax import Item, Retry, Trax, cron, every, fire_all
 from trax.errors import DefinitionError
 from trax.inspect.plan import Difference, PlannedChange, StoredTimetable, load_stored, plan, plan_start
 from trax.store.manifests.manifest_seed import ManifestUsage
@@ -100,6 +100,19 @@ async def test_a_group_goes_when_nothing_is_left_in_it_and_stays_with_what_is_re
         ("retire", "grace"),
         ("retire", "empty"),
     ]
+
+
+async def test_a_changed_retry_policy_is_shown_as_in_code(url: str) -> None:
+    (app, greet), (later, same) = (version(each, declare=False) for each in (url, "memory://"))
+    app.schedule(greet, "ada", "Ada", every(hours=1))
+    retry = Retry(5, timedelta(minutes=1), jitter=0.5, give_up_on=(ValueError,))
+    later.schedule(same, "ada", "Ada", every(hours=1), retry=retry)
+    async with Harness(app) as h:
+        [change] = await planned(app, later, h.now)
+
+    waits = "delay=1 min, multiplier=2, max_delay=1 h, jitter=0.5"
+    shown = f"Retry(max_attempts=5, {waits}, give_up_on=builtins.ValueError)"
+    assert change.differences == (Difference("max_attempts", 3, 5), Difference("retry", None, shown))
 
 
 async def test_a_change_of_parent_is_seen(url: str) -> None:

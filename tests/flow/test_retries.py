@@ -10,7 +10,7 @@ import pytest
 from tests.support.manager_harness import ManagerHarness
 from tests.support.running import run_queued
 
-from trax import Cancel, Retry, RetryAfter, cron, current, every, exclude, junction
+from trax import Cancel, Retry, RetryAfter, RunTimedOut, cron, current, every, exclude, junction
 from trax.engine.manifest_manager import ManagerInput, run_manager_cycle
 from trax.records import Origin, State
 
@@ -57,7 +57,7 @@ async def test_each_failure_doubles_the_wait_up_to_an_hour(url: str) -> None:
 
 
 async def test_a_manifests_own_waits_override_the_apps(url: str) -> None:
-    own = Retry(max_retries=5, delay=minutes(1), multiplier=3, max_delay=minutes(7))
+    own = Retry(max_attempts=5, delay=minutes(1), multiplier=3, max_delay=minutes(7))
     async with build_harness(url, retry=own) as h:
         assert await waits(h, 4) == [minutes(number) for number in (1, 3, 7, 7)]
 
@@ -144,7 +144,7 @@ async def test_the_third_failure_of_three_makes_a_dead_letter_and_no_entry(url: 
         assert managed.dead_letters == [letter.id]
         assert (letter.manifest, letter.train, letter.input) == ("sync", "job", "sync")
         assert (letter.status, letter.retry_count) == ("awaiting_intervention", 3)
-        assert letter.reason == "failed 3 times in a row; max_retries is 3"
+        assert letter.reason == "failed 3 times in a row; max_attempts is 3"
         assert letter.dead_lettered_at == h.now
         assert len(h.ran) == 3
 
@@ -228,7 +228,7 @@ async def test_failures_may_count_until_a_person_has_dealt_with_them(url: str) -
 
         (letter,) = await h.letters()
         assert (letter.retry_count, h.queued()) == (3, [])
-        assert letter.reason == "failed 3 times since the last intervention; max_retries is 3"
+        assert letter.reason == "failed 3 times since the last intervention; max_attempts is 3"
         await h.app.dead_letters.acknowledge([letter.id], "seen")
         await h.fails("sync", 2)
         await h.manage()
@@ -270,7 +270,7 @@ async def test_some_errors_are_given_up_on_at_once(url: str) -> None:
 
 
 async def test_a_manifest_gives_up_on_the_errors_of_its_policy(url: str) -> None:
-    async with build_harness(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
+    async with build_harness(url, retry=Retry(max_attempts=5, give_up_on=(LookupError,))) as h:
         await h.fails("sync")
         assert await h.manage() == ["sync"], "another error is tried again"
 
@@ -290,7 +290,7 @@ async def test_give_up_on_of_a_manifest_overrides_that_of_its_train(url: str) ->
     async def parse(text: str) -> int:
         return int(text)
 
-    h.schedule(parse, "patient", "not a number", FIVE_MINUTES, retry=Retry(max_retries=5))
+    h.schedule(parse, "patient", "not a number", FIVE_MINUTES, retry=Retry(max_attempts=5))
     async with h:
         await h.run_until_idle()
 
@@ -301,7 +301,7 @@ async def test_give_up_on_of_a_manifest_overrides_that_of_its_train(url: str) ->
 async def test_a_manifest_that_gave_up_is_retried_after_its_letter_is_resolved(
     url: str, resolve: str
 ) -> None:
-    async with build_harness(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
+    async with build_harness(url, retry=Retry(max_attempts=5, give_up_on=(LookupError,))) as h:
         await h.fails("sync", error=KeyError("users"))
         await h.manage()
         (letter,) = await h.letters()
@@ -317,7 +317,7 @@ async def test_a_manifest_that_gave_up_is_retried_after_its_letter_is_resolved(
 
 
 async def test_a_success_clears_an_error_that_is_not_retried(url: str) -> None:
-    async with build_harness(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
+    async with build_harness(url, retry=Retry(max_attempts=5, give_up_on=(LookupError,))) as h:
         await h.fails("sync", error=KeyError("users"))
         await h.app.manifests.trigger("sync")
 
@@ -342,7 +342,7 @@ async def test_a_manifest_that_gave_up_while_disabled_gets_its_letter_when_enabl
 async def test_the_retry_policy_of_a_job_decides_when_it_gives_up(url: str) -> None:
     h = ManagerHarness(url, TEN)
 
-    @h.app.train(retry=Retry(max_retries=5, delay=minutes(0), give_up_on=(LookupError,)))
+    @h.app.train(retry=Retry(max_attempts=5, delay=minutes(0), give_up_on=(LookupError,)))
     async def find(word: str) -> None:
         raise KeyError(word)
 
@@ -358,7 +358,7 @@ async def test_the_retry_policy_of_a_job_decides_when_it_gives_up(url: str) -> N
 async def test_a_single_job_keeps_its_policy_through_its_dead_letter(url: str) -> None:
     h = ManagerHarness(url, TEN)
 
-    @h.app.train(retry=Retry(max_retries=2, delay=minutes(1)))
+    @h.app.train(retry=Retry(max_attempts=2, delay=minutes(1)))
     async def fail(number: int) -> None:
         raise ValueError(number)
 
@@ -454,7 +454,7 @@ def by_hand(url: str, kind: Any = "on_demand", **how: Unpack[ScheduleKeywords]) 
 
 @pytest.mark.parametrize("kind", ["on_demand", "none"])
 async def test_a_failed_run_of_an_on_demand_manifest_is_retried_by_its_policy(url: str, kind: str) -> None:
-    async with by_hand(url, kind, retry=Retry(max_retries=3, delay=minutes(1))) as h:
+    async with by_hand(url, kind, retry=Retry(max_attempts=3, delay=minutes(1))) as h:
         await h.run_until_idle()
         assert h.ran == [], "nobody has started it yet"
 
@@ -632,7 +632,7 @@ async def test_a_run_that_timed_out_does_not_start_again_at_once(url: str) -> No
 
 def overstaying(url: str, *, counts: bool, max_retries: int = 1) -> ManagerHarness:
     """A job that is stopped each time because it takes longer than it may."""
-    h = ManagerHarness(url, TEN, timeout_counts_as_failure=counts)
+    h = ManagerHarness(url, TEN, **({} if counts else {"timeout_counts_as_failure": False}))
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, timeout=minutes(1), max_retries=max_retries)
 
     async def overstay() -> None:
@@ -645,12 +645,12 @@ def overstaying(url: str, *, counts: bool, max_retries: int = 1) -> ManagerHarne
     return h
 
 
-async def test_a_timeout_counts_as_a_failure_if_the_setting_is_on(url: str) -> None:
+async def test_a_run_past_its_time_limit_has_failed(url: str) -> None:
     async with overstaying(url, counts=True) as h:
         await h.run_until_idle()
 
         (run,) = await h.app.executions.list(train="job")
-        assert run.state is State.CANCELLED
+        assert (run.state, run.failure_exception) == (State.FAILED, "RunTimedOut")
         assert "timed out" in str(run.failure_reason)
         (letter,) = await h.letters()
         assert (letter.manifest, letter.retry_count) == ("sync", 1)
@@ -668,7 +668,7 @@ async def test_a_dead_letter_names_the_final_timeout_and_no_older_failure(url: s
 
         timed_out, failed = await h.app.executions.list(train="job")
         (letter,) = await h.letters()
-        assert (failed.state, timed_out.state) == (State.FAILED, State.CANCELLED)
+        assert (failed.state, timed_out.state) == (State.FAILED, State.FAILED)
         assert (letter.last_metadata_id, letter.failure_reason) == (timed_out.id, timed_out.failure_reason)
         assert "timed out" in str(letter.failure_reason)
 
@@ -686,7 +686,20 @@ async def test_a_letter_does_not_blame_a_run_that_was_cancelled_after_the_failur
         assert letter.last_metadata_id == failed.id
 
 
-async def test_a_timeout_that_counts_is_followed_by_a_retry(url: str) -> None:
+@pytest.mark.parametrize("gives_up_on", [TimeoutError, RunTimedOut])
+async def test_a_policy_may_give_up_on_timeouts(url: str, gives_up_on: type[Exception]) -> None:
+    h = overstaying(url, counts=True)
+    retry = Retry(max_attempts=5, give_up_on=(gives_up_on,))
+    run_long = h.app.train("run_long", junction(h.told), timeout=minutes(1), retry=retry)
+    async with h:
+        await h.app.manifests.disable("sync")
+        await h.app.queue(run_long, "alone")
+        await run_queued(h)
+
+        assert (len(await h.letters()), h.queued()) == (1, [])
+
+
+async def test_a_timeout_is_followed_by_a_retry(url: str) -> None:
     async with overstaying(url, counts=True, max_retries=2) as h:
         await h.run_until_idle()
 
@@ -694,7 +707,7 @@ async def test_a_timeout_that_counts_is_followed_by_a_retry(url: str) -> None:
         assert (entry.origin, entry.scheduled_at) == (Origin.RETRY, h.now + minutes(5))
 
 
-async def test_a_timeout_is_no_failure_unless_the_setting_is_on(url: str) -> None:
+async def test_a_timeout_is_no_failure_if_the_setting_says_so(url: str) -> None:
     async with overstaying(url, counts=False) as h:
         await h.run_until_idle()
 
@@ -705,9 +718,11 @@ async def test_a_timeout_is_no_failure_unless_the_setting_is_on(url: str) -> Non
         assert (await h.manifest("sync")).next_due_at == h.now + minutes(5)
 
 
-@pytest.mark.parametrize(("counts", "letters"), [(True, 1), (False, 0)])
+@pytest.mark.parametrize(
+    ("counts", "state", "letters"), [(True, State.FAILED, 1), (False, State.CANCELLED, 0)]
+)
 async def test_a_single_job_that_timed_out_follows_the_same_setting(
-    url: str, counts: bool, letters: int
+    url: str, counts: bool, state: State, letters: int
 ) -> None:
     h = overstaying(url, counts=counts)
     run_long = h.app.train("run_long", junction(h.told), timeout=minutes(1), max_retries=1)
@@ -717,7 +732,7 @@ async def test_a_single_job_that_timed_out_follows_the_same_setting(
         await run_queued(h)
 
         (run,) = await h.app.executions.list(train="run_long")
-        assert run.state is State.CANCELLED
+        assert run.state is state
         assert (len(await h.letters()), h.queued()) == (letters, [])
 
 

@@ -106,7 +106,7 @@ async def test_a_single_job_that_exceeds_its_requested_retries_becomes_a_dead_le
 
         (letter,) = await h.letters()
         assert letter.reason == (
-            "failed once, the last time with RetryAfter: the quota is used up; max_retries is 1"
+            "failed once, the last time with RetryAfter: the quota is used up; max_attempts is 1"
         )
         assert h.queued() == []
 

@@ -74,7 +74,7 @@ class Doors:
         app.on_queue(self.hooked.append)
         app.on_completed(self.hooked.append)
 
-        @app.train(retry=Retry(max_retries=0))
+        @app.train(retry=Retry(max_attempts=0))
         async def enter(login: Login) -> Ticket:
             word = login.token.get_secret_value()
             logging.getLogger("doors").warning("entering with %s and %r", word, login)
@@ -317,7 +317,7 @@ async def test_a_rotation_without_the_old_key_names_it_and_changes_nothing(
 async def test_a_ciphertext_that_was_moved_to_another_row_of_another_train_is_refused(url: str) -> None:
     doors = Doors(url)
 
-    @doors.app.train(retry=Retry(max_retries=0))
+    @doors.app.train(retry=Retry(max_attempts=0))
     def tell(login: Login) -> str:
         return login.token.get_secret_value()
 
@@ -437,7 +437,7 @@ async def test_a_hook_gets_the_exception_without_the_secret(address: str, make: 
 
     assert hear
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     async def enter(ticket: Ticket) -> None:
         word = ticket.ticket.get_secret_value()
         match make:

@@ -68,7 +68,7 @@ class House(Harness):
         self.hooked: list[Any] = []
         self.app.on_started(self.hear)
 
-        @self.app.train(retry=Retry(max_retries=0), aliases=("come_in",))
+        @self.app.train(retry=Retry(max_attempts=0), aliases=("come_in",))
         async def enter(visit: Visit) -> str:
             self.seen.append(visit)
             return visit.user

@@ -108,7 +108,7 @@ async def test_a_manifest_is_stored_with_all_its_declared_values(h: Harness) -> 
         "0 7 * * mon-fri Europe/Berlin",
     )
     assert (kept.group, kept.priority, kept.enabled) == ("etl", 5, True)
-    assert (kept.max_retries, kept.timeout) == (7, timedelta(minutes=2))
+    assert (kept.max_attempts, kept.timeout) == (7, timedelta(minutes=2))
     assert (stored["misfire_policy"], stored["misfire_threshold_seconds"]) == ("do_nothing", 180)
     assert (stored["variance_seconds"], stored["max_instances"], stored["origin"]) == (60, 2, "declared")
     assert "2027-12-25" in stored["exclusions"]
@@ -169,7 +169,7 @@ async def test_retries_default_to_the_setting(h: Harness) -> None:
 
     await deploy(h, code)
 
-    assert {each.external_id: each.max_retries for each in await h.app.manifests.list()} == {
+    assert {each.external_id: each.max_attempts for each in await h.app.manifests.list()} == {
         "unset": 8,
         "never": 0,
     }
@@ -247,7 +247,7 @@ async def test_a_changed_declaration_keeps_the_manifest_and_its_history(h: Harne
 
     after = await h.app.manifests.get("users")
     assert (after.id, after.last_successful_run) == (before.id, NOON)
-    assert (after.input, after.schedule, after.max_retries) == ({"table": "orders"}, "0 3 * * *", 9)
+    assert (after.input, after.schedule, after.max_attempts) == ({"table": "orders"}, "0 3 * * *", 9)
     assert [run.manifest for run in await h.app.executions.list(train="sync")] == ["users"]
 
 

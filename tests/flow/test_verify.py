@@ -40,7 +40,7 @@ async def whole_past(
         def work(number: int) -> int:
             return number
 
-        @app.train(retry=Retry(max_retries=2, delay=timedelta(minutes=1)))
+        @app.train(retry=Retry(max_attempts=2, delay=timedelta(minutes=1)))
         def fail(number: int) -> None:
             raise RuntimeError(f"number {number}")
 

@@ -67,7 +67,7 @@ def declare(app: Trax) -> None:
     def work(number: int) -> int:
         return number
 
-    @app.train(retry=Retry(max_retries=3, delay=MINUTE))
+    @app.train(retry=Retry(max_attempts=3, delay=MINUTE))
     def fail(number: int) -> None:
         raise RuntimeError(f"number {number}")
 

@@ -62,7 +62,7 @@ def declare(app: Trax) -> None:
     def work(number: int) -> int:
         return number
 
-    @app.train(max_retries=2, retry=Retry(max_retries=2, delay=timedelta(minutes=1)))
+    @app.train(max_attempts=2, retry=Retry(max_attempts=2, delay=timedelta(minutes=1)))
     def fail(number: int) -> None:
         raise RuntimeError(f"number {number}")
 

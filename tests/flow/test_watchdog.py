@@ -33,7 +33,7 @@ ALWAYS = exclude.days_of_week("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 async def harness(url: str) -> AsyncGenerator[ManagerHarness]:
     """Manifests of every kind."""
     made = ManagerHarness(url, TEN)
-    retry = Retry(max_retries=2, delay=timedelta(minutes=1))
+    retry = Retry(max_attempts=2, delay=timedelta(minutes=1))
     hourly = made.schedule(made.job, "hourly", "hourly", every(hours=1), retry=retry, group="a")
     hourly.include(made.job, "after", "after", retry=retry, group="a")
     loads = [Item(one, f"load-{one}", depends_on="hourly") for one in "xy"]

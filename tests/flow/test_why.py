@@ -1,18 +1,22 @@
 from __future__ import annotations
 
+import re
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.store.test_claim import WORKER, pending
 
-from trax import NotFound, Retry, Trax, every, exclude
+from trax import NotFound, Retry, Snooze, Trax, every, exclude
 from trax.app.queue import enqueue_without_code
 from trax.store import workers
+from trax.store.runs import claim
+from trax.store.runs.claim import ClaimRequest
 from trax.testing import Harness
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
     from datetime import datetime
 
     from trax import Reason, Submission
@@ -96,7 +100,7 @@ async def test_a_dependent_names_the_parent_it_waits_for(url: str) -> None:
 
 async def test_a_failed_manifest_waits_for_its_next_try(url: str) -> None:
     app = app_at(url)
-    retry = Retry(max_retries=3, delay=timedelta(minutes=5))
+    retry = Retry(max_attempts=3, delay=timedelta(minutes=5))
     app.schedule(greet_of(app), "nobody", "nobody", every(hours=1), retry=retry)
     async with Harness(app) as h:
         await h.run_until_idle()
@@ -331,7 +335,7 @@ async def test_without_code_why_uses_the_settings_that_servers_publish(url: str)
     app = app_at(url, max_active_jobs=1, polling_interval=timedelta(hours=1))
     async with Harness(app) as h:
         store = await app.parts.store.open()
-        row = {"kind": "worker", "concurrency": 4, "trains": '["greet"]', "dispatches": True}
+        row = {"kind": "worker", "concurrency": 4, "trains": '["greet"]', "dispatches": True, "declares": ""}
         await store.call(app.parts.heartbeat.register, store, row)
         entries = [await app.queue(greet_of(app), name) for name in ("Ada", "Grace")]
         await h.cycle("job_dispatcher")
@@ -343,3 +347,143 @@ async def test_without_code_why_uses_the_settings_that_servers_publish(url: str)
             onlooker.close()
 
         assert (reason.code, "1 of at most 1 runs" in reason.text) == ("full", True)
+
+
+async def test_nothing_is_promised_for_the_next_cycle_without_a_scheduler(url: str) -> None:
+    if url == "memory://":
+        return
+    app = app_at(url)
+    app.schedule(greet_of(app), "ada", "Ada", every(hours=1))
+    async with Harness(app) as h:
+        ready = await app.queue(greet_of(app), "Grace")
+        later = await app.queue(greet_of(app), "Eve", delay=timedelta(hours=1))
+        async with asked_elsewhere(url, h) as onlooker:
+            due, queued, delayed = [await onlooker.why(what) for what in ("ada", ready.id, later.id)]
+
+    assert codes(due) == ["no_scheduler"]
+    assert codes(queued) == ["no_scheduler", "no_worker"]
+    assert codes(delayed) == ["delayed", "no_scheduler"]
+    assert str(due[0]).endswith("start `trax run`")
+
+
+async def test_a_live_scheduler_without_the_code_of_the_asker_is_enough(url: str) -> None:
+    if url == "memory://":
+        return
+    app = app_at(url)
+    app.schedule(greet_of(app), "ada", "Ada", every(hours=1))
+    async with Harness(app) as h:
+        store = await app.parts.store.open()
+        await store.call(workers.register, {**WORKER, "kind": "scheduler", "declares": ""}, now=h.now)
+        async with asked_elsewhere(url, h) as onlooker:
+            alive = await onlooker.why("ada")
+            await h.advance(seconds=21)
+            silent = await onlooker.why("ada")
+
+    assert (codes(alive), codes(silent)) == (["due"], ["no_scheduler"])
+
+
+async def test_a_manager_that_is_off_is_also_told_of_what_is_not_due_yet(url: str) -> None:
+    app = app_at(url)
+    app.schedule(greet_of(app), "ada", "Ada", every(hours=1))
+    async with Harness(app) as h:
+        await h.run_until_idle()
+        await app.settings.update(manifest_manager_enabled=False)
+
+        assert codes(await app.why("ada")) == ["waiting", "manager_off"]
+
+
+async def test_a_dispatcher_that_is_off_is_also_told_of_a_delayed_entry(url: str) -> None:
+    app = app_at(url, job_dispatcher_enabled=False)
+    async with Harness(app):
+        entry = await app.queue(greet_of(app), "Ada", delay=timedelta(hours=1))
+
+        assert codes(await app.why(entry.id)) == ["delayed", "dispatcher_off"]
+
+
+async def test_the_retry_of_a_manifest_names_its_failure(url: str) -> None:
+    app = app_at(url)
+    app.schedule(greet_of(app), "nobody", "nobody", every(hours=1), retry=Retry(delay=timedelta(minutes=5)))
+    async with Harness(app) as h:
+        await h.run_until_idle()
+
+        _, again = await app.why("nobody")
+
+        assert again.code == "retry"
+        assert again.text.endswith("after ValueError: nobody")
+
+
+@pytest.mark.parametrize("is_scheduled", [True, False])
+async def test_a_snoozed_job_says_why_it_waits(url: str, *, is_scheduled: bool) -> None:
+    app = Trax(url)
+
+    @app.train
+    async def load(table: str) -> None:
+        raise Snooze(timedelta(minutes=7), f"{table} is locked")
+
+    if is_scheduled:
+        app.schedule(load, "load-users", "users", every(hours=1))
+    async with Harness(app) as h:
+        entry = None if is_scheduled else await app.queue(load, "users")
+        await h.run_until_idle()
+
+        reason = (await app.why("load-users" if entry is None else entry.id))[-1]
+
+        assert (reason.code, reason.until) == ("delayed", h.now + timedelta(minutes=7))
+        assert re.fullmatch(r"it was snoozed by run \d+: users is locked; it runs again at .*", reason.text)
+
+
+async def test_a_retry_after_a_snooze_names_the_failure_and_not_the_snooze(url: str) -> None:
+    app = Trax(url)
+    endings: list[Exception] = [ValueError("broken"), Snooze(timedelta(minutes=7), "locked")]
+
+    @app.train(retry=Retry(delay=timedelta(minutes=9)))
+    async def load(table: str) -> None:
+        del table
+        raise endings.pop()
+
+    async with Harness(app) as h:
+        entry = await app.queue(load, "users")
+        await h.run_until_idle()
+        await h.advance(minutes=7)
+        await h.run_until_idle()
+
+        [reason] = await app.why(entry.id)
+
+        assert reason.code == "retry"
+        assert reason.text.endswith("after ValueError: broken")
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+async def test_a_run_whose_worker_is_silent_does_not_read_as_running(
+    url: str, *, is_registered: bool
+) -> None:
+    app = app_at(url)
+    async with Harness(app) as h:
+        store = await app.parts.store.open()
+        worker = await store.call(workers.register, WORKER, now=h.now)
+        await app.queue(greet_of(app), "Ada")
+        await h.cycle("job_dispatcher")
+        request = ClaimRequest(worker, "box", 1, frozenset({"greet"}))
+        await store.call(claim.claim, request, now=h.now)
+        [running] = await app.why("run:1")
+        await h.advance(seconds=21)
+        if not is_registered:
+            await store.call(workers.remove, worker, has_run=True)
+
+        [silent] = await app.why("run:1")
+
+    assert running.code == "active"
+    assert silent.code == "worker_silent"
+    assert ("has been silent since" if is_registered else "is gone") in silent.text
+    assert silent.text.endswith("a manager cycle ends it as WorkerLost")
+
+
+@asynccontextmanager
+async def asked_elsewhere(url: str, h: Harness) -> AsyncGenerator[Trax]:
+    """An app without trains in another process, at the time of the harness."""
+    onlooker = Trax(url)
+    onlooker.parts.store.clock = lambda: h.now
+    try:
+        yield onlooker
+    finally:
+        onlooker.close()

@@ -21,13 +21,15 @@ TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 @pytest.fixture
 async def harness(url: str) -> AsyncGenerator[ManagerHarness]:
     made = ManagerHarness(url, TEN)
-    made.schedule(made.job, "hourly", "hourly", every(hours=1), retry=Retry(max_retries=3))
+    made.schedule(made.job, "hourly", "hourly", every(hours=1), retry=Retry(max_attempts=3))
     async with made:
         yield made
 
 
 async def withdraw(harness: ManagerHarness, manifest: str) -> int:
-    return await harness.app.work_queue.cancel([entry.id for entry in harness.queued(manifest)])
+    """How many were withdrawn."""
+    withdrawn = await harness.app.work_queue.cancel([entry.id for entry in harness.queued(manifest)])
+    return len(withdrawn)
 
 
 async def test_a_schedule_continues_at_its_next_occurrence(harness: ManagerHarness) -> None:

@@ -137,6 +137,42 @@ def test_changed_storage_options_are_found(postgres_url: str) -> None:
     assert wrong == ["ALTER TABLE trax.metadata SET (fillfactor=46)"]
 
 
+@pytest.mark.parametrize("value", ["false", "off"])
+def test_a_table_that_autovacuum_leaves_out_is_found(postgres_url: str, value: str) -> None:
+    store = Store(postgres_url)
+    turn_off = f"ALTER TABLE trax.work_queue SET (autovacuum_enabled = {value})"
+    store.run(lambda connection: connection.exec_driver_sql(turn_off))
+
+    [wrong] = [finding for finding in load_findings(postgres_url) if finding.is_wrong]
+
+    assert wrong.text == "autovacuum is disabled for tables: work_queue"
+    assert wrong.fix is not None
+    store.run(lambda connection: connection.exec_driver_sql(str(wrong.fix)))
+    store.close()
+
+    assert [finding for finding in load_findings(postgres_url) if finding.is_wrong] == []
+
+
+async def test_what_waits_without_a_scheduler_is_found(address: str) -> None:
+    app = Railway(address)
+    app.schedule(app.sync_table, "users", USERS, every(hours=1))
+    async with Harness(app):
+        await app.queue(app.sync_table, USERS)
+        store = await app.parts.store.open()
+
+        [wrong] = [finding for finding in await asyncio.to_thread(load_findings, address) if finding.is_wrong]
+        await register_server(app, declares="", pid=1, now=await store.ask(dialect.now))
+        alive = await asyncio.to_thread(load_findings, address)
+
+    assert wrong.text == (
+        "no scheduler is alive, so nothing is queued, dispatched or handed over; "
+        "enabled manifests: 1, queued entries: 1, runs to hand over: 0"
+    )
+    assert wrong.fix == "start `trax run` or `trax scheduler`"
+    assert "live schedulers: 1" in [finding.text for finding in alive]
+    assert [finding for finding in alive if finding.is_wrong] == []
+
+
 async def test_updates_slowed_by_a_foreign_index_are_found(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

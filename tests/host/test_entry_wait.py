@@ -34,7 +34,7 @@ async def wave(name: str) -> str:
 async def h(url: str) -> AsyncGenerator[Harness]:
     app = Trax(url)
 
-    @app.train(retry=Retry(max_retries=2, delay=timedelta(minutes=5)))
+    @app.train(retry=Retry(max_attempts=2, delay=timedelta(minutes=5)))
     async def greet(name: str) -> str:
         if name == "Mallory":
             raise ValueError(name)

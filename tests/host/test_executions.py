@@ -162,7 +162,7 @@ async def test_a_rerun_keeps_the_limits_of_the_run_for_any_caller(
     h: Harness, url: str, has_code: bool
 ) -> None:
     store = await h.app.parts.store.open()
-    how = {"timeout": timedelta(seconds=7), "retry": Retry(max_retries=1, jitter=0.5), "unique": "ada"}
+    how = {"timeout": timedelta(seconds=7), "retry": Retry(max_attempts=1, jitter=0.5), "unique": "ada"}
     first = await h.app.queue("greet", "Ada", group="mail", priority=9, **how)  # pyright: ignore[reportArgumentType]
     await h.run_until_idle()
     run = await first.wait()
@@ -175,7 +175,7 @@ async def test_a_rerun_keeps_the_limits_of_the_run_for_any_caller(
     assert (limit, key, RetryPolicy.from_json(retry)) == (
         7,
         "ada",
-        policy_of(Retry(max_retries=1, jitter=0.5)),
+        policy_of(Retry(max_attempts=1, jitter=0.5)),
     )
     assert (again.group, again.priority, again.origin) == ("mail", 9, Origin.RERUN)
 
@@ -193,7 +193,7 @@ async def test_a_manifests_run_that_is_run_again_keeps_the_manifests_limits(h: H
     seconds, retry, *_ = carried(await h.app.parts.store.open(), again.id)
     policy = RetryPolicy.from_json(retry)
     assert policy is not None
-    assert (seconds, policy.max_retries) == (30, 7)
+    assert (seconds, policy.max_attempts) == (30, 7)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trax import Cancel, Metadata, Retry, Trax
+from trax import Cancel, Metadata, Retry, RunTimedOut, Trax
 from trax.errors import DefinitionError
 from trax.records import State
 from trax.store.runs import metadata
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trax.store import Connection
 
 NAMES = ("on_started", "on_completed", "on_failed", "on_cancelled")
-ONCE = Retry(max_retries=1)
+ONCE = Retry(max_attempts=1)
 
 
 @pytest.fixture
@@ -48,6 +48,7 @@ def listener(heard: list[str], name: str) -> Callable[..., Any]:
     [
         (None, "on_completed", "completed"),
         (ValueError("x"), "on_failed", "failed x"),
+        (RunTimedOut("too slow"), "on_failed", "failed too slow"),
         (Cancel("enough"), "on_cancelled", "cancelled"),
     ],
 )

@@ -102,15 +102,15 @@ BY_DURATION: dict[str, Ask] = {
     "schedule misfire_threshold": lambda app, wait: scheduled(app, misfire_threshold=wait),
 }
 BY_NUMBER: dict[str, Ask] = {
-    "queue max_retries": lambda app, many: app.queue("serve_coffee", ADA, max_retries=many),
-    "schedule max_retries": lambda app, many: scheduled(app, max_retries=many),
+    "queue max_attempts": lambda app, many: app.queue("serve_coffee", ADA, max_attempts=many),
+    "schedule max_attempts": lambda app, many: scheduled(app, max_attempts=many),
     "schedule priority": lambda app, many: scheduled(app, priority=many),
     "schedule max_instances": lambda app, many: scheduled(app, max_instances=many),
     "groups.update max_active_jobs": lambda app, many: app.groups.update("bar", max_active_jobs=many),
     "groups.update priority": lambda app, many: app.groups.update("bar", priority=many),
 }
 DECLARED: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
-    "Retry max_retries": (lambda many: Retry(max_retries=many), NUMBERS),
+    "Retry max_attempts": (lambda many: Retry(max_attempts=many), NUMBERS),
     "Retry multiplier": (
         lambda many: Retry(multiplier=many),
         (0.5, 1e308, float("inf"), float("nan"), 10**400),
@@ -205,13 +205,13 @@ async def test_a_value_just_within_the_bounds_works(harness: Harness) -> None:
     """The longest, the largest and the latest, in every column at once."""
     app = harness.app
     retry = Retry(
-        max_retries=LARGEST_COUNT,
+        max_attempts=LARGEST_COUNT,
         delay=LONGEST_DURATION,
         multiplier=1000,
         max_delay=LONGEST_DURATION,
         jitter=1,
     )
-    how: dict[str, Any] = {"retry": retry, "timeout": LONGEST_DURATION, "max_retries": LARGEST_COUNT}
+    how: dict[str, Any] = {"retry": retry, "timeout": LONGEST_DURATION, "max_attempts": LARGEST_COUNT}
     entry = await app.queue("serve_coffee", ADA, delay=LONGEST_DURATION, priority=31, **how)
     await app.queue("serve_coffee", ADA, at=LATEST)
     await app.queue("serve_coffee", {**ADA, "cups": 10}, at=EARLIEST, **how)

@@ -287,7 +287,7 @@ class Far:
                     pass
             return len(words[0])
 
-        retry = Retry(max_retries=2, delay=timedelta(minutes=1), give_up_on=(LookupError,))
+        retry = Retry(max_attempts=2, delay=timedelta(minutes=1), give_up_on=(LookupError,))
         self.work = self.app.train("work", begin >> end, retry=retry)
 
     def through(self, transport: Any, **options: Any) -> HttpWorkers:

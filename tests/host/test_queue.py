@@ -208,7 +208,7 @@ async def test_an_entry_may_wait_for_a_moment(shop: Trax) -> None:
         ({"priority": "high"}, "priority must be a whole number"),
         ({"priority": 1.5}, "priority must be a whole number"),
         ({"retry": 3}, "retry must be a Retry"),
-        ({"max_retries": -1}, "max_retries must be a whole number"),
+        ({"max_retries": -1}, "max_attempts must be a whole number"),
         ({"timeout": timedelta()}, "timeout must be a timedelta above 0"),
         ({"connection": "postgresql://"}, "connection must be a SQLAlchemy Connection, Session, Async"),
     ],
@@ -240,8 +240,8 @@ async def test_retries_and_timeout_replace_those_of_the_train(shop: Trax) -> Non
 
     await shop.queue(ship, Order(number=1))
     await shop.queue(ship, Order(number=1), max_retries=7, timeout=timedelta(seconds=5))
-    await shop.queue(ship, Order(number=1), retry=Retry(max_retries=9, delay=timedelta(seconds=1)))
-    await shop.queue(ship, Order(number=1), retry=Retry(max_retries=9), max_retries=4)
+    await shop.queue(ship, Order(number=1), retry=Retry(max_attempts=9, delay=timedelta(seconds=1)))
+    await shop.queue(ship, Order(number=1), retry=Retry(max_attempts=9), max_retries=4)
 
     policies = [json.loads(text) for text in stored(shop, "retry")]
     assert [policy["max_retries"] for policy in policies] == [2, 7, 9, 4]

@@ -68,7 +68,7 @@ class Depot:
 async def depot() -> AsyncGenerator[Depot]:
     app = Trax("memory://")
 
-    @app.train(retry=Retry(max_retries=1))
+    @app.train(retry=Retry(max_attempts=1))
     async def work(number: int) -> int:
         return number
 

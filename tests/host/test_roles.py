@@ -62,7 +62,7 @@ async def test_a_job_that_cancels_every_task_of_the_process_stops_no_loop(
 ) -> None:
     monkeypatch.setattr(roles, "RESTART_SECONDS", 0.0)
 
-    @app.train(retry=Retry(max_retries=1))
+    @app.train(retry=Retry(max_attempts=1))
     async def cancel_all(_number: int) -> None:
         for task in asyncio.all_tasks():
             if task.get_name().startswith("trax") and task is not asyncio.current_task():

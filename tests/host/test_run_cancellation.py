@@ -93,7 +93,8 @@ async def test_a_job_without_a_manifest_is_stopped_when_its_time_is_over(
     clocked.worker.sweep()
 
     record = await clocked.ended()
-    assert (record.state, cleaned.is_set()) == (State.CANCELLED, True)
+    assert (record.state, cleaned.is_set()) == (State.FAILED, True)
+    assert record.failure_exception == "RunTimedOut"
     assert record.failure_reason == f"timed out after {format_duration(allowed)}"
     assert await clocked.app.dead_letters.list() == []
 
@@ -133,7 +134,7 @@ async def test_synchronous_code_sees_that_it_should_stop(clocked: Clocked) -> No
     clocked.worker.sweep()
 
     record = await clocked.ended()
-    assert (record.state, record.failure_reason) == (State.CANCELLED, "timed out after 1 min")
+    assert (record.state, record.failure_reason) == (State.FAILED, "timed out after 1 min")
     assert seen.is_set()
 
 

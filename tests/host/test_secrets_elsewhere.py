@@ -56,7 +56,7 @@ class Wire:
         self.seen: list[str] = []
         self.key_there: str | None = None
 
-        @self.app.train(retry=Retry(max_retries=0))
+        @self.app.train(retry=Retry(max_attempts=0))
         async def enter(login: Login) -> Ticket:
             word, run = login.token.get_secret_value(), current()
             assert run

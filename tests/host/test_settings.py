@@ -48,15 +48,15 @@ async def test_an_edit_counts_at_once_and_the_rest_stays(app: Trax) -> None:
 
     assert (edited.max_active_jobs, edited.max_retry_delay) == (50, timedelta(minutes=2))
     assert edited == await app.settings.get() == app.parts.settings
-    assert edited.default_max_retries == 3
+    assert edited.default_max_attempts == 3
 
 
 async def test_none_is_a_value_and_not_an_omission(app: Trax) -> None:
     await app.settings.update(max_active_jobs=None)
-    await app.settings.update(default_max_retries=7)
+    await app.settings.update(default_max_attempts=7)
 
     assert await app.settings.get("max_active_jobs") is None
-    assert await app.settings.get("default_max_retries") == 7
+    assert await app.settings.get("default_max_attempts") == 7
 
 
 async def test_a_name_for_several_sets_them_all(app: Trax) -> None:
@@ -97,14 +97,14 @@ async def test_reset_restores_the_values_of_code(app: Trax) -> None:
 
 
 async def test_origins_name_the_source_of_each_setting(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRAX_DEFAULT_MAX_RETRIES", "4")
+    monkeypatch.setenv("TRAX_DEFAULT_MAX_ATTEMPTS", "4")
     app = Trax(url, max_active_jobs=5, save_inputs=False)
     await app.settings.update(max_active_jobs=6)
 
     origins = await app.settings.origins()
 
     assert origins["max_active_jobs"] == "operator"
-    assert origins["default_max_retries"] == "environment"
+    assert origins["default_max_attempts"] == "environment"
     assert origins["save_inputs"] == "code"
     assert origins["save_outputs"] == "default"
     app.close()
@@ -160,12 +160,12 @@ async def test_a_stored_setting_that_cannot_work_is_ignored_with_a_warning(
     app: Trax, name: str, value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store_row(app, name, value)
-    await app.settings.update(default_max_retries=7)
+    await app.settings.update(default_max_attempts=7)
 
     now = await app.settings.get()
 
     assert (now.max_active_jobs, now.skip_migrations, now.save_inputs) == (5, False, True)
-    assert now.default_max_retries == 7
+    assert now.default_max_attempts == 7
     assert caplog.text.count(f"setting {name!r}: the stored value is ignored") == 1
     assert (await app.settings.origins()).get(name) in {None, "code", "default"}
     await app.settings.reset(name)

@@ -96,7 +96,7 @@ async def test_every_run_of_a_batch_is_below_the_one_span_that_queued_them(
 async def test_a_failed_span_has_the_exception_and_its_retry_is_in_the_same_trace(
     h: Harness, heard: Listener
 ) -> None:
-    @h.app.train(retry=Retry(max_retries=2, delay=timedelta(0)))
+    @h.app.train(retry=Retry(max_attempts=2, delay=timedelta(0)))
     async def break_down(name: str) -> None:
         raise ValueError(f"no {name}")
 
@@ -255,7 +255,7 @@ async def test_the_times_of_a_run_are_measured_by_the_clock_of_the_database(
 
 
 async def test_retries_and_what_gave_up_are_counted(h: Harness, heard: Listener) -> None:
-    @h.app.train(retry=Retry(max_retries=3, delay=timedelta(0)))
+    @h.app.train(retry=Retry(max_attempts=3, delay=timedelta(0)))
     async def break_down(name: str) -> None:
         raise ValueError(name)
 
@@ -276,7 +276,7 @@ async def test_retries_and_what_gave_up_are_counted(h: Harness, heard: Listener)
 
 
 async def test_a_lost_worker_is_counted_and_so_is_what_it_ran(h: Harness, heard: Listener) -> None:
-    await h.app.queue(h.app.train(max_retries=1)(greet), "Ada")
+    await h.app.queue(h.app.train(max_attempts=1)(greet), "Ada")
     await h.cycle("job_dispatcher")
     store = await h.app.parts.store.open()
     worker = await Worker.start(h.app.parts, store)

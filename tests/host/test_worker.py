@@ -76,7 +76,7 @@ async def test_jobs_run_side_by_side_under_their_own_records(station: Station) -
 
 
 async def test_a_failed_single_job_is_retried_and_then_given_up(station: Station) -> None:
-    @station.app.train(retry=Retry(max_retries=2, delay=timedelta(0)))
+    @station.app.train(retry=Retry(max_attempts=2, delay=timedelta(0)))
     async def fail(number: int) -> None:
         raise ValueError(number)
 
@@ -97,7 +97,7 @@ async def test_a_failed_single_job_is_retried_and_then_given_up(station: Station
 async def test_a_requeued_letter_of_a_single_job_runs_with_its_own_input(station: Station) -> None:
     seen: list[int] = []
 
-    @station.app.train(retry=Retry(max_retries=1))
+    @station.app.train(retry=Retry(max_attempts=1))
     async def fail_once(number: int) -> None:
         seen.append(number)
         if len(seen) == 1:
@@ -118,7 +118,7 @@ async def test_a_requeued_letter_of_a_single_job_runs_with_its_own_input(station
 
 
 async def test_a_failure_that_retries_cannot_fix_is_not_retried(station: Station) -> None:
-    @station.app.train(retry=Retry(max_retries=9, give_up_on=(LookupError,)))
+    @station.app.train(retry=Retry(max_attempts=9, give_up_on=(LookupError,)))
     async def fail(_number: int) -> None:
         raise KeyError("no such thing")
 
@@ -328,7 +328,7 @@ async def test_endings_wait_for_a_database_that_is_away(
 async def test_an_ending_that_cannot_be_written_fails_its_run_and_no_other(
     station: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @station.app.train(retry=Retry(max_retries=1))
+    @station.app.train(retry=Retry(max_attempts=1))
     async def work(number: int) -> int:
         return number
 

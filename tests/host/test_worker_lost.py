@@ -56,7 +56,7 @@ async def setup(url: str) -> AsyncGenerator[LostWorkerSetup]:
     async def work(name: str) -> str:
         return await yards[0].work(name)
 
-    app.train(retry=Retry(max_retries=2, delay=timedelta(0)), timeout=timedelta(days=9))(work)
+    app.train(retry=Retry(max_attempts=2, delay=timedelta(0)), timeout=timedelta(days=9))(work)
     async with Harness(app) as h:
         store = await app.parts.store.open()
         worker = await Worker.start(app.parts, store, clock=partial(_seconds, h))
@@ -121,7 +121,7 @@ async def test_the_manifest_of_a_lost_run_is_retried_by_its_policy(url: str) -> 
         started.set()
         await asyncio.Event().wait()
 
-    app.schedule(work, "daily", "Ada", every(days=1), retry=Retry(max_retries=3, delay=timedelta(minutes=5)))
+    app.schedule(work, "daily", "Ada", every(days=1), retry=Retry(max_attempts=3, delay=timedelta(minutes=5)))
     async with Harness(app) as h:
         worker = await Worker.start(app.parts, await app.parts.store.open())
         await h.cycle("manifest_manager")

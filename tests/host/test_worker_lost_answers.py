@@ -105,7 +105,7 @@ async def setup(url: str) -> AsyncGenerator[LostAnswerSetup]:
     def hear(record: Metadata, *_: object) -> None:
         yards[0].heard.append(record.state)
 
-    app.train(retry=Retry(max_retries=3, delay=timedelta(0)), on_completed=hear, on_failed=hear)(work)
+    app.train(retry=Retry(max_attempts=3, delay=timedelta(0)), on_completed=hear, on_failed=hear)(work)
     async with Harness(app) as h:
         store = await app.parts.store.open()
         yards = [LostAnswerSetup(h, store, await Worker.start(app.parts, store))]

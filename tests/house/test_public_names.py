@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
+import inspect
+import re
+import typing
 from pathlib import Path
 
 import pytest
@@ -67,3 +71,27 @@ def test_common_errors_are_importable_from_trax() -> None:
     }
 
     assert common - set(trax.__all__) == set()
+
+
+APP_INTERNALS = {"StoredSession"}
+"""What the dashboard asks of `app.sessions` for every request."""
+
+
+def test_what_a_public_verb_returns_is_importable_from_trax() -> None:
+    app = trax.Trax("memory://")
+    nouns = (
+        *(app.manifests, app.groups, app.work_queue, app.executions, app.dead_letters, app.workers),
+        *(app.settings, app.stats, app.audit, app.sessions, app.logs, app.sync),
+    )
+
+    returned = {
+        name
+        for kind in (trax.Trax, trax.Cursor, *map(type, nouns))
+        for verb, function in inspect.getmembers(kind, inspect.isfunction)
+        if not verb.startswith("_")
+        for name in re.findall(r"\b[A-Z]\w+", str(inspect.unwrap(function).__annotations__.get("return")))
+    }
+
+    standard = {*vars(typing), *vars(contextlib), "AsgiApplication", "In", "None", "Out"}
+    assert returned - set(trax.__all__) - standard - APP_INTERNALS == set()
+    app.close()

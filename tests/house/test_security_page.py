@@ -107,10 +107,18 @@ async def test_a_reader_does_not_write(address_of: Callable[[str], str]) -> None
     reader.close()
 
 
-def test_reading_commands_need_only_the_reader_role(address_of: Callable[[str], str]) -> None:
-    for words in (["status"], ["executions", "list"], ["db", "status"], ["db", "doctor"]):
+def test_reading_commands_need_only_the_reader_role(
+    address_of: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["status"], ["executions", "list"], ["db", "status"]):
         with pytest.raises(SystemExit, match="0"):
             main([*words, "--database-url", address_of("trax_read")])
+    with pytest.raises(SystemExit, match="1"):
+        main(["db", "doctor", "--database-url", address_of("trax_read")])
+
+    wrong = [line for line in capsys.readouterr().out.splitlines() if line.startswith("WRONG")]
+    assert len(wrong) == 1
+    assert "no scheduler is alive" in wrong[0]
 
 
 LOCKS = ("gate_lock", "leader_lock", "settings_lock", "cleanup_lock", "totals_lock", "alembic_version")

@@ -212,7 +212,7 @@ async def test_a_start_that_changes_a_manifest_leaves_what_others_change_meanwhi
         start.result(TIMEOUT_SECONDS)
 
         load = await h.manifest("load")
-        assert (load.enabled, load.max_retries, load.timeout) == (False, 7, timedelta(minutes=1))
+        assert (load.enabled, load.max_attempts, load.timeout) == (False, 7, timedelta(minutes=1))
 
 
 async def test_a_start_leaves_the_moment_that_the_end_of_a_run_sets_meanwhile(

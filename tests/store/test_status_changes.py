@@ -48,7 +48,7 @@ class Watched:
 async def watched(url: str) -> AsyncGenerator[Watched]:
     app = Trax(url)
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     def serve(order: Order) -> None:
         if order.cups > 9:
             raise ValueError("too many")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TRAX = Path(sys.executable).with_name("trax")
 HERE = Path(__file__).parent
 BEAT_SECONDS = 0.2
-RETRY = Retry(max_retries=5, delay=timedelta(0))
+RETRY = Retry(max_attempts=5, delay=timedelta(0))
 QUICK = {
     "heartbeat_interval": BEAT_SECONDS,
     "manifest_manager_polling_interval": 0.1,

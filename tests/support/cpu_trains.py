@@ -16,7 +16,7 @@ from trax import Retry, Trax, current, every, junction
 
 app = Trax("memory://", local_worker_count=2, max_active_jobs=None)
 
-ONCE = Retry(max_retries=1)
+ONCE = Retry(max_attempts=1)
 
 
 class Seen(BaseModel):
@@ -177,7 +177,7 @@ def made() -> Trax:
     """An app that no other process can find."""
     hidden = Trax("memory://")
 
-    @hidden.train(cpu=True, retry=Retry(max_retries=5, delay=timedelta(0)))
+    @hidden.train(cpu=True, retry=Retry(max_attempts=5, delay=timedelta(0)))
     def unreachable(number: int) -> int:
         return number
 

@@ -61,7 +61,7 @@ TOO_MUCH: Final = Order(customer="Bob", cups=10)
 def railway(url: str) -> Trax:
     app = Trax(url)
 
-    @app.train(retry=Retry(max_retries=1, delay=timedelta(minutes=1)))
+    @app.train(retry=Retry(max_attempts=1, delay=timedelta(minutes=1)))
     def edited(order: Order) -> str:
         if order.cups > 9:
             raise ValueError("too many cups")
@@ -82,7 +82,7 @@ def railway(url: str) -> Trax:
         edited, "cron", ORDER, cron("0 * * * *", tz="Europe/Berlin"), on_misfire=fire_all(3), **where
     )
     app.schedule(
-        edited, "failing", TOO_MUCH, every(hours=1), max_retries=3, retry=Retry(max_retries=3), **where
+        edited, "failing", TOO_MUCH, every(hours=1), max_retries=3, retry=Retry(max_attempts=3), **where
     )
     app.schedule(edited, "dead", TOO_MUCH, every(hours=1), max_retries=0, **where)
     app.schedule_once(edited, "once", ORDER, delay=timedelta(hours=1), **where)

@@ -114,13 +114,13 @@ class EngineAndModel:
 
     def acknowledge(self, name: str) -> None:
         letter = self.engine.seen().letters[name]
-        assert self.engine.do(self.engine.app.dead_letters.acknowledge([letter], "seen")) == 1
+        assert self.engine.do(self.engine.app.dead_letters.acknowledge([letter], "seen")) == [letter]
         self.model.acknowledge(name)
         self.check()
 
     def requeue(self, name: str) -> None:
         letter = self.engine.seen().letters[name]
-        assert self.engine.do(self.engine.app.dead_letters.requeue([letter])) == 1
+        assert self.engine.do(self.engine.app.dead_letters.requeue([letter])) == [letter]
         self.model.requeue(name)
         self.check()
 

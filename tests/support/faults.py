@@ -125,7 +125,7 @@ class Site:
         code, wanted = Declarations(self.app.parts.parameters.input_codec), set(names)
         group = code.group("etl", max_active_jobs=GROUP_LIMIT)  # always: its limit is checked from the start
         work, nothing = self.train, Nothing()
-        retry = Retry(max_retries=2, delay=timedelta(minutes=1))
+        retry = Retry(max_attempts=2, delay=timedelta(minutes=1))
         if "interval" in wanted:
             code.schedule(work, "interval", nothing, every(minutes=5), group=group)
         if "jittered" in wanted:

@@ -27,7 +27,7 @@ def railway(url: str) -> Trax:
     """A train that can fail, a manifest to do things to, and one elsewhere that must go on."""
     app = Trax(url)
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     def serve_coffee(order: Order) -> str:
         if order.cups > 9:
             raise ValueError("too many cups")

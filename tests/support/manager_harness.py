@@ -90,7 +90,7 @@ class ManagerHarness(Harness):
     async def dead_letter(self, external_id: str) -> DeadLetter:
         """Let it fail until it gives up."""
         manifest = await self.manifest(external_id)
-        await self.fails(external_id, max(1, manifest.max_retries) - manifest.failure_count)
+        await self.fails(external_id, max(1, manifest.max_attempts) - manifest.failure_count)
         await self.cycle("manifest_manager")
         (letter,) = await self.app.dead_letters.list(
             manifest=external_id, status=DeadLetterStatus.AWAITING_INTERVENTION

@@ -71,7 +71,7 @@ def fields_table(kind: type, defaults: Mapping[str, Any] | None = None) -> str:
     if defaults is None:
         rows = ((code(one.name), code(one.type), one.meaning) for one in told)
         return table(("Name", "Type", "Meaning"), rows)
-    rows = ((code(one.name), code(one.type), shown(defaults[one.name]), one.meaning) for one in told)
+    rows = ((code(one.name), code(one.type), shown(defaults.get(one.name)), one.meaning) for one in told)
     return table(("Name", "Type", "Default", "Meaning"), rows)
 
 

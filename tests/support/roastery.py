@@ -84,7 +84,7 @@ class Roastery:
     def _define(self, app: Trax) -> None:
         import_orders = app.train("import_orders", fetch >> parse >> store, timeout=timedelta(minutes=10))
 
-        @app.train(group="billing", retry=Retry(max_retries=1))
+        @app.train(group="billing", retry=Retry(max_attempts=1))
         async def charge_card(invoice: Invoice) -> str:
             logger.info("charging %s for %d lines", invoice.customer.name, len(invoice.lines))
             if not self.card_works:

@@ -152,7 +152,7 @@ class Code:
         options: dict[str, Any] = {}
         if random.random() < 0.5:
             delay, jitter = timedelta(minutes=random.choice([1, 5])), random.choice([0.0, 0.5])
-            options["retry"] = Retry(max_retries=random.choice([1, 2, 4]), delay=delay, jitter=jitter)
+            options["retry"] = Retry(max_attempts=random.choice([1, 2, 4]), delay=delay, jitter=jitter)
         if random.random() < 0.3:
             options["timeout"] = timedelta(minutes=random.choice([1, 3]))
         if kind in ("interval", "anchored", "cron"):
@@ -206,11 +206,11 @@ def build_server_parts(code: Code, settings: Settings, *, has_rare: bool) -> tup
 def build_app(settings: Settings, *, has_rare: bool = True) -> tuple[Trax, dict[str, Train[Any, Any]]]:
     given: Any = {name: getattr(settings, name) for name in settings.model_fields_set}
     app = Trax("memory://", **given)
-    retry = Retry(max_retries=3, delay=timedelta(minutes=1), multiplier=2.0, jitter=0.5)
+    retry = Retry(max_attempts=3, delay=timedelta(minutes=1), multiplier=2.0, jitter=0.5)
     trains = {
         "work": app.train("work", junction(_work)),
         "flaky": app.train("flaky", junction(_work), retry=retry),
-        "strict": app.train("strict", junction(_work), retry=Retry(max_retries=4, give_up_on=(ValueError,))),
+        "strict": app.train("strict", junction(_work), retry=Retry(max_attempts=4, give_up_on=(ValueError,))),
         "free": app.train("free", junction(_work), exclude_from_max_active_jobs=True),
     }
     if has_rare:

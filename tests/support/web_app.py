@@ -39,7 +39,7 @@ class Order(BaseModel):
 def railway(url: str, **settings: Any) -> Trax:
     app = Trax(url, **settings)
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     def serve_coffee(order: Order) -> str:
         if order.cups > 9:
             raise ValueError(f"{order.cups} cups are too many")

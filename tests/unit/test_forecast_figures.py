@@ -25,8 +25,9 @@ def run(
     end: datetime | None,
     state: State = State.COMPLETED,
     attempt: int = 1,
+    exception: str | None = None,
 ) -> TimedRun:
-    return TimedRun(manifest, due, start, end, state, attempt, exempt=False)
+    return TimedRun(manifest, due, start, end, state, attempt, exempt=False, exception=exception)
 
 
 def forecast(*runs: TimedRun, days: int = 1, limit: int | None = 2) -> Forecast:
@@ -65,13 +66,13 @@ def test_lateness_is_the_time_from_due_to_start() -> None:
     figures = build_figures(
         forecast(
             run("load", at(1), at(2), at(3), State.FAILED),
-            run("load", at(4), at(4), at(5), State.CANCELLED, attempt=2),
+            run("load", at(4), at(4), at(5), State.FAILED, attempt=2, exception="RunTimedOut"),
             run("load", at(6), None, None, State.PENDING),
         )
     )
 
     extract, load, _ = figures.manifests
-    assert (load.runs, load.failures, load.timeouts, load.dead_letters) == (2, 1, 1, 1)
+    assert (load.runs, load.failures, load.timeouts, load.dead_letters) == (2, 2, 1, 1)
     assert (load.p50_lateness, load.longest_wait) == (timedelta(0), timedelta(hours=1))
     assert (load.first_start, load.last_end) == (at(2), at(5))
     assert (extract.runs, extract.p95_lateness, extract.first_start) == (0, None, None)

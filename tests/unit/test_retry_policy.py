@@ -20,7 +20,7 @@ POLICIES = st.builds(
     multiplier=st.floats(1, 1e300),
     max_delay=DELAYS,
     jitter=st.floats(0, 1),
-    max_retries=st.integers(0, 100),
+    max_attempts=st.integers(0, 100),
     give_up_on=st.tuples(st.text(), st.text()),
 )
 FAILURES = st.integers(1, 10_000)

@@ -10,7 +10,7 @@ import pytest
 from trax import Trax
 from trax.engine.live_settings import LiveSettings
 from trax.errors import InvalidSetting, UnknownSetting
-from trax.settings import SettingKeywords, Settings
+from trax.settings import OTHER_NAMES, SettingKeywords, Settings
 from trax.settings.settings import DurationValue
 
 
@@ -205,7 +205,7 @@ def test_the_keywords_of_an_app_are_its_settings_with_their_types() -> None:
     declared = get_type_hints(Settings)
     keywords = get_type_hints(SettingKeywords)
 
-    assert keywords.keys() - Settings.model_fields == {"polling_interval"}
+    assert keywords.keys() - Settings.model_fields == {"polling_interval", *OTHER_NAMES}
     for name in Settings.model_fields:
         kinds = get_args(declared[name]) if type(None) in get_args(declared[name]) else (declared[name],)
         expected = reduce(lambda one, other: one | other, [accepted.get(kind, kind) for kind in kinds])

@@ -41,6 +41,7 @@ TABLE = TableStorage(
     total_bytes=GIBIBYTE,
     fillfactor=50,
     vacuum_at=20_050,
+    is_vacuumed=True,
     options=tuple(f"{name}={value}" for name, value in BUSY_TABLE.items()),
     row_bytes=250.0,
 )

@@ -28,7 +28,7 @@ RECORDS = {
     "worker host progress current_junction cancel_requested",
     "WorkQueueEntry": "id external_id train status origin priority manifest group input metadata_id "
     "scheduled_at created_at dispatched_at dispatch_attempts dead_letter_id",
-    "Manifest": "id external_id train group schedule schedule_type enabled priority max_retries timeout "
+    "Manifest": "id external_id train group schedule schedule_type enabled priority max_attempts timeout "
     "depends_on input failure_count last_successful_run next_due_at",
     "ManifestGroup": "id name priority max_active_jobs enabled",
     "DeadLetter": "id manifest train status reason retry_count input dead_lettered_at resolved_at note "

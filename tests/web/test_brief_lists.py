@@ -115,7 +115,7 @@ async def test_a_very_long_value_is_replaced_by_a_note_in_lists_only(room: WebAp
 async def test_the_page_of_a_run_stays_small_with_any_amount_of_data(url: str) -> None:
     app = Trax(url, max_input_bytes=10**7)
 
-    @app.train(max_retries=0)
+    @app.train(max_attempts=0)
     def tell_all(numbers: list[int]) -> list[int]:
         for number in range(100):
             logging.getLogger("talker").warning("%s", f"<{number}>" * 500)
@@ -135,7 +135,7 @@ async def test_the_page_of_a_run_stays_small_with_any_amount_of_data(url: str) -
 
 
 async def test_a_long_message_of_an_exception_is_cut_in_a_list(room: WebApp) -> None:
-    @room.app.train(max_retries=0)
+    @room.app.train(max_attempts=0)
     async def complain(_: str) -> None:
         raise ValueError("no " * 10_000)
 

@@ -175,10 +175,10 @@ def test_a_setting_that_depends_on_another_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("max_retries", "said"), [(0, "the first failure"), (1, "the first failure"), (3, "3 failures in a row")]
+    ("max_attempts", "said"), [(0, "the first failure"), (1, "the first failure"), (3, "3 failures in a row")]
 )
-def test_how_patient_a_job_is(max_retries: int, said: str) -> None:
-    assert formats.failure_limit(max_retries) == said
+def test_how_patient_a_job_is(max_attempts: int, said: str) -> None:
+    assert formats.failure_limit(max_attempts) == said
 
 
 def test_a_moment_in_a_table_has_seconds_only_where_there_are_some() -> None:

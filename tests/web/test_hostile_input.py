@@ -310,7 +310,7 @@ async def test_markup_in_any_stored_text_is_escaped_on_every_page(url: str) -> N
         return name
 
     train = app.train(
-        "serve<script>alert(1)</script>", serve, retry=Retry(max_retries=0), group="bar" + MARKUP
+        "serve<script>alert(1)</script>", serve, retry=Retry(max_attempts=0), group="bar" + MARKUP
     )
     app.schedule(train, "ada" + MARKUP, MARKUP, every(hours=1), group="bar" + MARKUP)
     async with web_app(url, app=app) as room:

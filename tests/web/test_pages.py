@@ -53,6 +53,30 @@ async def day(
             yield room
 
 
+async def test_an_execution_without_an_output_says_why() -> None:
+    app = Trax("memory://")
+
+    @app.train(save_outputs=False)
+    def secret(number: int) -> int:
+        return number
+
+    @app.train
+    def plain(number: int) -> None:
+        del number
+
+    async with Harness(app, now=NOON), browser(create(app, access=Access(allow_anonymous=True))) as client:
+        reader = Reader(client)
+        await app.run(plain, 1)
+        await app.run(secret, 1)
+        pages = [await reader.open(f"/executions/{number}") for number in (1, 2)]
+        await app.settings.update(save_outputs=False)
+        pages.append(await reader.open("/executions/1"))
+
+    assert "No output." in pages[0].text
+    assert "Outputs of this train are not saved: its option save_outputs is off." in pages[1].text
+    assert "Outputs are not saved: the setting save_outputs is off." in pages[2].text
+
+
 @pytest.mark.parametrize("path", PAGES)
 async def test_an_empty_page_has_instructions(path: str) -> None:
     app = Trax("memory://")

@@ -65,7 +65,7 @@ class Desk:
 async def desk(url: str) -> AsyncGenerator[Desk]:
     app, seen = Trax(url), list[Login]()
 
-    @app.train(retry=Retry(max_retries=0))
+    @app.train(retry=Retry(max_attempts=0))
     def enter(login: Login) -> None:
         seen.append(login)
         raise RuntimeError(f"not with {login.iban.get_secret_value()}")

@@ -14,7 +14,6 @@ from trax.store.url import choose_url
 from trax.train import train as define_train
 from trax.train import train_of
 from trax.train.options import check_name
-from trax.train.train import require_train
 from trax.worker.loop import StopSignals, run_in_loop
 from trax.worker.parts import Parts
 
@@ -161,7 +160,7 @@ class Trax:
     @overload
     def train(self, function: Callable[[], Out], /) -> Train[None, Out]: ...
     def train(self, what: Any = None, route: Any = None, /, **options: Any) -> Any:
-        """Define a train: a name and a route, or one function (`@app.train`, `@app.train(max_retries=5)`)."""
+        """Define a train: a name and a route, or one function (`@app.train`, `@app.train(cpu=True)`)."""
         if what is None:
             return partial(self._define, **options)
         return self._define(what, route, **options)
@@ -289,18 +288,23 @@ class Trax:
 
         return Enqueuer(self.parts)
 
+    @overload
+    async def run(self, train: Train[In, Out], value: In, *, on: Remote | None = None) -> Out: ...
+    @overload
+    async def run(self, train: str, value: Any, *, on: Remote | None = None) -> Any: ...
     @explain_call("app.run(train, input), where a train without input gets None")
-    async def run(self, train: Train[In, Out], value: In, *, on: Remote | None = None) -> Out:
+    async def run(self, train: Train[Any, Any] | str, value: Any, *, on: Remote | None = None) -> Any:
         """Run the train now, in this process, with a record. Its exceptions reach the caller unchanged.
 
-        With `on` it runs remotely and the caller waits; an exception there is a RemoteFailure here.
+        For a train given by name, the input may be plain data. With `on` it runs remotely and the caller
+        waits; an exception there is a RemoteFailure here.
         """
         from trax.worker.recorded_run import RecordedRun, run_on
 
-        require_train(train)
+        found, given = self.parts.parameters.resolve(train, value)
         if on is not None:
-            return await run_on(on, self.parts, train, value)
-        return await RecordedRun(self.parts, await self.parts.store.open(), train).run(value)
+            return await run_on(on, self.parts, found, given)
+        return await RecordedRun(self.parts, await self.parts.store.open(), found).run(given)
 
     @explain_call("app.queue(train, input), where a train without input gets None")
     async def queue(

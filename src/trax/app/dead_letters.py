@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from trax.app.lists import RecordLists
 from trax.engine.actor import record_audit
@@ -36,6 +36,12 @@ class DeadLetters:
         self._store = parts.store
         self._lists = RecordLists(parts.store, DEAD_LETTERS, dead_letters.LETTERS)
 
+    @overload
+    async def requeue(self, ids: Sequence[int], note: str | None = None) -> list[int]: ...
+    @overload
+    async def requeue(
+        self, *, fingerprint: str, limit: int | None = None, note: str | None = None
+    ) -> int: ...
     async def requeue(
         self,
         ids: Sequence[int] | None = None,
@@ -43,27 +49,38 @@ class DeadLetters:
         *,
         fingerprint: str | None = None,
         limit: int | None = None,
-    ) -> int:
-        """Enqueue these jobs again, where still unresolved; return how many.
+    ) -> list[int] | int:
+        """Enqueue these jobs again, where still unresolved; return the ids of those letters.
 
         Instead of ids, `fingerprint` selects all letters of one kind of failure, and `limit` the oldest of
-        them: requeue one as a canary, and the rest when it succeeds.
+        them: requeue one as a canary, and the rest when it succeeds. Then it returns how many.
         """
-        return await self._requeue(_build_selection(ids, fingerprint, limit), note)
+        requeued = await self._requeue(_build_selection(ids, fingerprint, limit), note)
+        return len(requeued) if ids is None else requeued
 
     async def requeue_all(self, note: str | None = None) -> int:
-        return await self._requeue(LetterSelection(), note)
+        """Enqueue all waiting jobs again; return how many."""
+        return len(await self._requeue(LetterSelection(), note))
 
+    @overload
+    async def acknowledge(self, ids: Sequence[int], note: str | None = None) -> list[int]: ...
+    @overload
+    async def acknowledge(self, *, fingerprint: str, note: str | None = None) -> int: ...
     async def acknowledge(
         self, ids: Sequence[int] | None = None, note: str | None = None, *, fingerprint: str | None = None
-    ) -> int:
-        """Resolve these without another run, where still unresolved; return how many. Requires a note."""
+    ) -> list[int] | int:
+        """Resolve these without another run, where still unresolved; return their ids. Requires a note.
+
+        With a `fingerprint` it returns how many.
+        """
         if note is None:
             raise DefinitionError("acknowledge needs a note: say why no retry is needed")
-        return await self._acknowledge(_build_selection(ids, fingerprint, None), note)
+        acknowledged = await self._acknowledge(_build_selection(ids, fingerprint, None), note)
+        return len(acknowledged) if ids is None else acknowledged
 
     async def acknowledge_all(self, note: str) -> int:
-        return await self._acknowledge(LetterSelection(), note)
+        """Resolve all waiting letters without another run; return how many."""
+        return len(await self._acknowledge(LetterSelection(), note))
 
     async def groups(self, *, limit: int = 50, brief: bool = False) -> list[DeadLetterGroup]:
         """Unresolved letters by kind of failure, most frequent first, each with its latest letter."""
@@ -93,12 +110,12 @@ class DeadLetters:
         """Count dead letters: exact up to ten thousand, an estimate beyond."""
         return await self._lists.count(filters, quick=quick)
 
-    async def _requeue(self, selection: LetterSelection, note: str | None) -> int:
+    async def _requeue(self, selection: LetterSelection, note: str | None) -> list[int]:
         TEXT_OR_NONE("note", note)
         store = await self._store.open()
         return await store.call(_requeue, store, selection, note)
 
-    async def _acknowledge(self, selection: LetterSelection, note: str) -> int:
+    async def _acknowledge(self, selection: LetterSelection, note: str) -> list[int]:
         TEXT("note", note)
         store = await self._store.open()
         return await store.call(_acknowledge, store, selection, note)
@@ -115,17 +132,19 @@ def _build_selection(
     return LetterSelection(None if ids is None else validate_ids(ids), fingerprint, limit)
 
 
-def _requeue(connection: Connection, store: Store, selection: LetterSelection, remark: str | None) -> int:
+def _requeue(
+    connection: Connection, store: Store, selection: LetterSelection, remark: str | None
+) -> list[int]:
     announce(connection, Topic.MANIFEST)
     now = store.now(connection)
     resolved = requeue(connection, selection, note=remark, now=now)
     record_audit(
         connection, "dead_letters.requeue", NOUN, resolved, now=now, after=_audit_values(selection, remark)
     )
-    return len(resolved)
+    return sorted(resolved)
 
 
-def _acknowledge(connection: Connection, store: Store, selection: LetterSelection, remark: str) -> int:
+def _acknowledge(connection: Connection, store: Store, selection: LetterSelection, remark: str) -> list[int]:
     announce(connection, Topic.MANIFEST)
     now = store.now(connection)
     resolved = acknowledge(connection, selection, note=remark, now=now)
@@ -137,7 +156,7 @@ def _acknowledge(connection: Connection, store: Store, selection: LetterSelectio
         now=now,
         after=_audit_values(selection, remark),
     )
-    return len(resolved)
+    return sorted(resolved)
 
 
 def _audit_values(selection: LetterSelection, remark: str | None) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from trax.app.lists import RecordLists
 from trax.engine.actor import record_audit
 from trax.engine.cancel import cancel_runs
 from trax.errors import NotFound
-from trax.records.listing import ChangedIds
 from trax.records.nouns import EXECUTIONS, LOGS
 from trax.remote.hand_over import withdraw
 from trax.schedule.validate import ID, ID_OR_NONE, PAGE, validate_ids
@@ -70,7 +69,7 @@ class Executions:
         """
         return await self._lists.count(filters, quick=quick)
 
-    async def cancel(self, ids: Iterable[int]) -> ChangedIds:
+    async def cancel(self, ids: Iterable[int]) -> list[int]:
         """Cancel these runs, where not yet ended; return the ids of those.
 
         A pending run is cancelled at once. A run in progress is asked to stop: in this process immediately,
@@ -80,7 +79,7 @@ class Executions:
         store = await self._store.open()
         stopped = await store.call(_cancel, store, wanted, self._live.current)
         await withdraw(store, self._submitters, stopped, within=self._live.current.hand_over_timeout)
-        return ChangedIds(stopped)
+        return sorted(stopped)
 
     async def rerun(self, metadata_id: int) -> QueuedEntry:
         """Enqueue the same train with the same input again, under the same limits.

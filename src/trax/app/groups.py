@@ -10,7 +10,6 @@ from trax.engine import trigger
 from trax.engine.actor import PROGRAM, record_audit
 from trax.errors import Conflict, NotFound, did_you_mean, format_value
 from trax.events import Topic
-from trax.records.listing import ChangedIds
 from trax.records.manifest import LIMIT_FIELDS
 from trax.records.nouns import GROUPS
 from trax.schedule.declaration import UNSET, Group, Unset
@@ -63,7 +62,7 @@ class Groups:
         store = await self._store.open()
         return await store.call(_trigger, store, name)
 
-    async def cancel(self, name: str) -> ChangedIds:
+    async def cancel(self, name: str) -> list[int]:
         """Request cancellation of all runs of the group; return their ids."""
         NAME("name", name)
         store = await self._store.open()
@@ -148,7 +147,7 @@ def _trigger(connection: Connection, store: Store, name: str) -> int:
     return count
 
 
-def _cancel(connection: Connection, store: Store, name: str) -> ChangedIds:
+def _cancel(connection: Connection, store: Store, name: str) -> list[int]:
     _check_exists(connection, name)
     run_ids = rescue.request_cancel(connection, manifest_rows.load_running_ids(connection, group=name))
     record_audit(
@@ -159,7 +158,7 @@ def _cancel(connection: Connection, store: Store, name: str) -> ChangedIds:
         now=store.now(connection),
         after={"stop_requested": len(run_ids)},
     )
-    return ChangedIds(run_ids)
+    return sorted(run_ids)
 
 
 def _check_exists(connection: Connection, name: str) -> None:

@@ -12,7 +12,6 @@ from trax.engine.seed import seed, with_code_defaults
 from trax.engine.seed_groups import code_of
 from trax.engine.trigger import get_manifest, manifest_not_found, manifest_retired_conflict
 from trax.events import Topic
-from trax.records.listing import ChangedIds
 from trax.records.nouns import MANIFESTS
 from trax.records.work_queue_entry import new_external_id
 from trax.schedule.builder import Declarations
@@ -59,7 +58,7 @@ class Manifests:
 
     async def schedule(
         self,
-        train: Train[In, Any],
+        train: Train[In, Any] | str,
         external_id: str,
         input: In,  # noqa: A002 - the public name
         when: When,
@@ -71,7 +70,7 @@ class Manifests:
 
     async def schedule_many(
         self,
-        train: Train[In, Any],
+        train: Train[In, Any] | str,
         name: str | None,
         items: Items[In],
         when: When,
@@ -86,7 +85,7 @@ class Manifests:
 
     async def schedule_once(
         self,
-        train: Train[In, Any],
+        train: Train[In, Any] | str,
         external_id: str | None,
         input: In,  # noqa: A002 - the public name
         delay: timedelta = timedelta(),
@@ -100,7 +99,7 @@ class Manifests:
 
     async def schedule_dependent(
         self,
-        train: Train[In, Any],
+        train: Train[In, Any] | str,
         external_id: str,
         input: In,  # noqa: A002 - the public name
         depends_on: str,
@@ -131,7 +130,7 @@ class Manifests:
         entry = store.run(_trigger, store, external_id, delay)
         return QueuedEntry(**entry.as_fields()).with_wait_function(self._waiting)
 
-    async def cancel(self, external_id: str) -> ChangedIds:
+    async def cancel(self, external_id: str) -> list[int]:
         """Request cancellation of the manifest's runs in progress; return their ids."""
         NAME("external_id", external_id)
         store = await self._store.open()
@@ -181,7 +180,7 @@ class Manifests:
         return await self._lists.count(filters, quick=quick)
 
     def _new_declarations(self) -> Declarations:
-        return Declarations(self._parameters.input_writer)
+        return Declarations(self._parameters.input_writer, self._parameters.find_train)
 
     async def _write(self, declarations: Declarations, batch: str | None = None) -> list[Manifest]:
         timetable = declarations.timetable()
@@ -234,14 +233,14 @@ def _seed(connection: Connection, store: Store, timetable: Timetable, settings: 
     record_audit(connection, "manifests.reset_operator_overrides", NOUN, names, now=now)
 
 
-def _cancel(connection: Connection, store: Store, external_id: str) -> ChangedIds:
+def _cancel(connection: Connection, store: Store, external_id: str) -> list[int]:
     if not manifest_rows.load_ids(connection, [external_id]):
         raise manifest_not_found(connection, external_id)
     runs = manifest_rows.load_running_ids(connection, external_id=external_id)
     run_ids = rescue.request_cancel(connection, runs)
     after = {"stop_requested": len(run_ids)}
     record_audit(connection, "manifests.cancel", NOUN, [external_id], now=store.now(connection), after=after)
-    return ChangedIds(run_ids)
+    return sorted(run_ids)
 
 
 def _delete(connection: Connection, store: Store, external_id: str) -> None:

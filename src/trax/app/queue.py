@@ -19,12 +19,12 @@ from trax.engine.enqueue import (
     EnqueueRequest,
     PlainEnqueue,
     clamp_priority,
-    decode_plain_input,
     enqueue,
     is_plain,
     outcome_error,
 )
 from trax.engine.open_store import check_may_open
+from trax.engine.parameters import decode_plain_input
 from trax.engine.retry import default_policy
 from trax.engine.seed_groups import code_of
 from trax.errors import DefinitionError, InvalidArgument, NotFound, StoreUnavailable, TraxError
@@ -338,11 +338,11 @@ def _placeholder_train(name: str) -> Train[Any, Any]:
 
 
 def _retry_of(rerun: RerunRequest, settings: Settings) -> str | None:
-    """The retry policy of the run; `max_retries` of its manifest overrides the policy's."""
+    """The retry policy of the run; `max_attempts` of its manifest overrides the policy's."""
     if rerun.max_retries is None:
         return rerun.retry
     policy = RetryPolicy.from_json(rerun.retry) or default_policy(settings)
-    return replace(policy, max_retries=rerun.max_retries).to_json()
+    return replace(policy, max_attempts=rerun.max_retries).to_json()
 
 
 def _input_for_rerun(metadata_id: int, text: str | None) -> str:
@@ -431,9 +431,7 @@ def _load_plain_fields(connection: Connection, store: Store, live: LiveSettings)
 
 async def run_by_name(parts: Parts, name: str, value: Any) -> Metadata:
     """Run it now, in this process. Errors of the run are in its record; only errors before it are raised."""
-    train = parts.trains.get(name)
-    codec = parts.parameters.input_codec(train)
-    decoded = decode_plain_input(value, train, codec, parts.settings)
+    train, decoded = parts.parameters.resolve(name, value)
     store = await parts.store.open()
     run = RecordedRun(parts, store, train)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from trax.app.queue import refuse_unique
 from trax.errors import TraxError, explain_call
@@ -31,8 +31,12 @@ class Sync:
         self._app = app
         self._enqueuer = enqueuer
 
+    @overload
+    def run(self, train: Train[In, Out], value: In) -> Out: ...
+    @overload
+    def run(self, train: str, value: Any) -> Any: ...
     @explain_call("app.sync.run(train, input), where a train without input gets None")
-    def run(self, train: Train[In, Out], value: In) -> Out:
+    def run(self, train: Any, value: Any) -> Any:
         """Run a train in this process and record the run."""
         _refuse_inside_a_loop("run", "await app.run(…)")
         return asyncio.run(self._app.run(train, value))

@@ -8,7 +8,7 @@ from trax.app.lists import RecordLists
 from trax.engine.actor import record_audit
 from trax.engine.cancel import withdraw
 from trax.errors import NotFound
-from trax.records.listing import ChangedIds, RecordPage
+from trax.records.listing import RecordPage
 from trax.records.nouns import ENTRIES
 from trax.schedule.validate import ID, validate_ids
 from trax.store.queue import queue_lists, work_queue
@@ -63,7 +63,7 @@ class WorkQueue:
         """
         return await self._lists.count(filters, quick=quick)
 
-    async def cancel(self, ids: Iterable[int]) -> ChangedIds:
+    async def cancel(self, ids: Iterable[int]) -> list[int]:
         """Cancel these entries, where still queued; return the ids of those.
 
         A dispatched entry is a run: cancel it with `app.executions.cancel`.
@@ -76,8 +76,8 @@ class WorkQueue:
         return QueuedEntry(**entry.as_fields()).with_wait_function(self._entry_waiter)
 
 
-def _withdraw(connection: Connection, store: Store, ids: list[int], settings: Settings) -> ChangedIds:
+def _withdraw(connection: Connection, store: Store, ids: list[int], settings: Settings) -> list[int]:
     now = store.now(connection)
     withdrawn = withdraw(connection, ids, settings, now=now)
     record_audit(connection, "work_queue.cancel", "entry", withdrawn, now=now, after={"requested": len(ids)})
-    return ChangedIds(withdrawn)
+    return sorted(withdrawn)

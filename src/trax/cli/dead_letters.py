@@ -80,7 +80,9 @@ def requeue(
     async def requeue(app: Trax) -> int:
         if everything:
             return await app.dead_letters.requeue_all(note)
-        return await app.dead_letters.requeue(ids or None, note, fingerprint=fingerprint, limit=limit)
+        if fingerprint is not None:
+            return await app.dead_letters.requeue(fingerprint=fingerprint, limit=limit, note=note)
+        return len(await app.dead_letters.requeue(ids, note))
 
     return _report_count("requeued", operate(database_url, requeue, reason=reason), ids)
 
@@ -105,7 +107,9 @@ def ack(
     async def acknowledge(app: Trax) -> int:
         if everything:
             return await app.dead_letters.acknowledge_all(note)
-        return await app.dead_letters.acknowledge(ids or None, note, fingerprint=fingerprint)
+        if fingerprint is not None:
+            return await app.dead_letters.acknowledge(fingerprint=fingerprint, note=note)
+        return len(await app.dead_letters.acknowledge(ids, note))
 
     return _report_count("acknowledged", operate(database_url, acknowledge, reason=reason), ids)
 

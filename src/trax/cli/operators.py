@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from trax.app.app import Trax
-    from trax.records.listing import ChangedIds
 
 T = TypeVar("T")
 
@@ -137,11 +136,13 @@ async def moment_of(app: Trax, value: datetime | timedelta | None) -> datetime |
     return await store.ask(store.now) - value
 
 
-def report_cancelled(label: str, cancelled: ChangedIds, ids: Sequence[int] | None, *, as_json: bool) -> int:
+def report_cancelled(
+    label: str, cancelled: Sequence[int], ids: Sequence[int] | None, *, as_json: bool
+) -> int:
     """Print which ids were cancelled; exit code 1 if some of the given ones were not."""
     skipped = 0 if ids is None else len(set(ids)) - len(cancelled)
     if as_json:
-        show_json({"cancelled": list(cancelled), "skipped": skipped})
+        show_json({"cancelled": cancelled, "skipped": skipped})
     else:
         of = "" if ids is None else f" of {len(set(ids))}"
         which = f" ({', '.join(map(str, cancelled))})" if cancelled else ""

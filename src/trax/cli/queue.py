@@ -50,7 +50,7 @@ def add(
     delay: Delay = None,
     at: At = None,
     unique: Annotated[str | None, Parameter(help="A key that only one unfinished job may have.")] = None,
-    max_retries: Annotated[
+    max_attempts: Annotated[
         int | None, Parameter(help="How many runs it may have; then it is a dead letter.")
     ] = None,
     timeout: TimeLimit = None,
@@ -74,7 +74,7 @@ def add(
         "delay": delay,
         "at": at,
         "unique": unique,
-        "max_retries": max_retries,
+        "max_attempts": max_attempts,
         "timeout": timeout,
     }
     enqueue = _enqueue_call(train, _parse_input(value), options, is_app_named=app is not None)

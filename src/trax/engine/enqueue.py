@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from trax.store.queue import entry_batches, work_queue
 from trax.store.queue.entry_batches import InsertedBatch
 from trax.store.types import SQLITE, parse_json
 from trax.train import Retry
+from trax.train.options import unify_attempts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from trax.store.callers import CallerConnection
     from trax.store.groups import GroupCode
     from trax.store.pipeline import BoundStatement
-    from trax.train import Codec, Train, TrainOptions
+    from trax.train import Train, TrainOptions
 
 
 MAX_CHARACTER_BYTES: Final = 4
@@ -330,8 +330,10 @@ class ManyKeywords(TypedDict, total=False):
     """Run no earlier than this time; instead of `delay`."""
     retry: Retry | None
     """The retry policy. Default: the train's, else the settings'."""
+    max_attempts: int | None
+    """How many runs the job may have in all; overrides `max_attempts` of the retry policy."""
     max_retries: int | None
-    """Overrides `max_retries` of the retry policy."""
+    """Another name of `max_attempts`."""
     timeout: timedelta | None
     """Time limit of a run. Default: the train's, else `default_job_timeout`."""
     connection: CallerConnection | None
@@ -353,7 +355,7 @@ CHECKS: Final[dict[str, Requirement]] = {
     "delay": DURATION,
     "at": MOMENT,
     "retry": RETRY,
-    "max_retries": COUNT,
+    "max_attempts": COUNT,
     "timeout": TIME_LIMIT,
     "unique": LABEL,
     "notify": FLAG,
@@ -406,6 +408,8 @@ class EnqueuePlan:
                 retry=self._retry,
             )
         overrides: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
+        if "max_retries" in overrides:
+            overrides = unify_attempts(overrides, f"train {self.train.name!r}")
         for name, value in overrides.items():
             if name in CHECKS:
                 CHECKS[name](name, value)
@@ -437,22 +441,14 @@ class EnqueuePlan:
         return dict(zip(new_external_ids(len(texts)), texts, strict=True))
 
 
-def decode_plain_input(value: Any, train: Train[Any, Any], codec: Codec[Any], settings: Settings) -> Any:
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return value  # not plain data: an instance of the input type, or invalid
-    return codec.decode(check_input_size(text, train, settings))
-
-
 def _retry_of_call(options: TrainOptions, overrides: dict[str, Any], settings: Settings) -> str | None:
     """The retry policy that the call asks for; None if it asks for none."""
-    if "retry" not in overrides and "max_retries" not in overrides:
+    if "retry" not in overrides and "max_attempts" not in overrides:
         return None
     if "retry" in overrides:
-        options = replace(options, retry=overrides["retry"], max_retries=None)
-    if "max_retries" in overrides:
-        options = replace(options, max_retries=overrides["max_retries"])
+        options = replace(options, retry=overrides["retry"], max_attempts=None)
+    if "max_attempts" in overrides:
+        options = replace(options, max_attempts=overrides["max_attempts"])
     return _retry_json(options, settings)
 
 
@@ -461,10 +457,10 @@ def _retry_json(options: TrainOptions, settings: Settings) -> str | None:
 
     None if the options have none: then the settings apply when the run fails.
     """
-    if options.retry is None and options.max_retries is None:
+    if options.retry is None and options.max_attempts is None:
         return None
     default = Retry(
-        max_retries=settings.default_max_retries,
+        max_attempts=settings.default_max_attempts,
         delay=settings.default_retry_delay,
         multiplier=settings.retry_backoff_multiplier,
         max_delay=settings.max_retry_delay,

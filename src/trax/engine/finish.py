@@ -143,8 +143,8 @@ def _retry_or_dead_letter(
         own = RetryPolicy.from_json(entry.retry)
         policy = own or default_policy(settings)
         is_final = should_give_up(own, result.raised, default=result.gives_up)
-        if is_final or entry.attempt >= max(1, policy.max_retries):
-            letters.append(_dead_letter_row(entry, result, None if is_final else policy.max_retries))
+        if is_final or entry.attempt >= max(1, policy.max_attempts):
+            letters.append(_dead_letter_row(entry, result, None if is_final else policy.max_attempts))
             _log_dead_letter(entry, result)
         else:
             wait = policy.wait_after(entry.attempt, random=jitter().random())
@@ -162,11 +162,11 @@ def _log_dead_letter(entry: Any, result: RunResult) -> None:
     )
 
 
-def _dead_letter_row(entry: Any, result: RunResult, max_retries: int | None) -> dict[str, Any]:
-    """A dead letter for the entry: it failed `max_retries` times, or (None) a retry would not help."""
+def _dead_letter_row(entry: Any, result: RunResult, max_attempts: int | None) -> dict[str, Any]:
+    """A dead letter for the entry: it failed `max_attempts` times, or (None) a retry would not help."""
     times = count_times(entry.attempt)
     given_up = f"failed {times}; it is not retried after {result.error}"
-    failed = f"failed {times}, the last time with {result.error}; max_retries is {max_retries}"
+    failed = f"failed {times}, the last time with {result.error}; max_attempts is {max_attempts}"
     return dead_letters.build_from_entry(
-        entry, given_up if max_retries is None else failed, retry_count=entry.attempt
+        entry, given_up if max_attempts is None else failed, retry_count=entry.attempt
     )

@@ -12,7 +12,7 @@ from trax.bounds import load_json
 from trax.clock import parse_duration
 from trax.errors import InvalidSetting, UnknownSetting, did_you_mean, format_value, join_problems
 from trax.forks import fork_safe
-from trax.settings import PREFIX, SettingOrigin, Settings
+from trax.settings import OTHER_NAMES, PREFIX, SettingOrigin, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -173,7 +173,7 @@ def _exempt_trains(published: Sequence[Any]) -> dict[str, Any]:
 
 
 def check_known(name: str) -> None:
-    if _validate_name(name) not in Settings.model_fields:
+    if _validate_name(name) not in (*Settings.model_fields, *OTHER_NAMES):
         why = _not_found_message(name)
         raise UnknownSetting(why, {name: why})
 

@@ -69,6 +69,19 @@ class Parameters:
         """The encoder for inputs that are queued later: by a schedule, or by a run that activates another."""
         return InputWriter(self.codec_of_registered(train), train, self._live)
 
+    def find_train(self, name: str) -> tuple[Train[Any, Any], InputWriter]:
+        """The train with this name, and the encoder of its inputs, which also accepts plain data."""
+        train = self._trains.get(name)
+        return train, InputWriter(self.input_codec(train), train, self._live, accepts_plain=True)
+
+    def resolve(self, train: Train[Any, Any] | str, value: Any) -> tuple[Train[Any, Any], Any]:
+        """A train and an input of its type. For a train given by name, the value may be plain data."""
+        if not isinstance(train, str):
+            require_train(train)
+            return train, value
+        found = self._trains.get(train)
+        return found, decode_plain_input(value, found, self.input_codec(found), self._live.current)
+
     def input_to_save(self, text: str) -> str | None:
         return self._truncate(text) if self._live.current.save_inputs else None
 
@@ -159,16 +172,29 @@ class UnreadableOutput:
 class InputWriter:
     """Encodes the inputs of one train; raises InvalidInput for one over `max_input_bytes`."""
 
-    def __init__(self, codec: Codec[Any], train: Train[Any, Any], live: LiveSettings) -> None:
+    def __init__(
+        self, codec: Codec[Any], train: Train[Any, Any], live: LiveSettings, *, accepts_plain: bool = False
+    ) -> None:
+        self._accepts_plain = accepts_plain
         self._codec = codec
         self._train = train
         self._live = live
 
     def encode(self, value: Any) -> str:
+        if self._accepts_plain:
+            value = decode_plain_input(value, self._train, self._codec, self._live.current)
         text = self._codec.encode(
             value, secrets="deterministic"
         )  # equal inputs, equal text: seeding compares
         return check_input_size(text, self._train, self._live.current)
+
+
+def decode_plain_input(value: Any, train: Train[Any, Any], codec: Codec[Any], settings: Settings) -> Any:
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return value  # not plain data: an instance of the input type, or invalid
+    return codec.decode(check_input_size(text, train, settings))
 
 
 def check_input_size(text: str, train: Train[Any, Any], settings: Settings) -> str:

@@ -26,7 +26,7 @@ def jitter() -> Random:
 
 def default_policy(settings: Settings) -> RetryPolicy:
     return RetryPolicy(
-        max_retries=settings.default_max_retries,
+        max_attempts=settings.default_max_attempts,
         delay=settings.default_retry_delay,
         multiplier=settings.retry_backoff_multiplier,
         max_delay=settings.max_retry_delay,
@@ -46,7 +46,7 @@ def rules_of(settings: Settings, *, random: Random | None = None) -> Rules:
 def policy_of(retry: Retry) -> RetryPolicy:
     """The stored form of a Retry declared in code."""
     return RetryPolicy(
-        max_retries=retry.max_retries,
+        max_attempts=retry.max_attempts,
         delay=retry.delay,
         multiplier=retry.multiplier,
         max_delay=retry.max_delay,

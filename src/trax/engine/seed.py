@@ -351,7 +351,7 @@ def _columns(
         "misfire_limit": each.misfire_limit,
         "misfire_threshold_seconds": _seconds(each.misfire_threshold),
         "max_instances": each.max_instances,
-        "max_retries": _max_retries(each, settings),
+        "max_retries": _max_attempts(each, settings),
         "retry": _retry_json(each.retry),
         "timeout_seconds": each.timeout.total_seconds() if each.timeout else None,
     }
@@ -407,10 +407,10 @@ def _run_once_at(each: Declaration, row: Any, now: datetime, origin: ManifestOri
     return now + each.delay
 
 
-def _max_retries(each: Declaration, settings: Settings) -> int:
-    if each.max_retries is not None:
-        return each.max_retries
-    return each.retry.max_retries if each.retry else settings.default_max_retries
+def _max_attempts(each: Declaration, settings: Settings) -> int:
+    if each.max_attempts is not None:
+        return each.max_attempts
+    return each.retry.max_attempts if each.retry else settings.default_max_attempts
 
 
 def _retry_json(retry: Retry | None) -> str | None:

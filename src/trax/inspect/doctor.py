@@ -55,6 +55,7 @@ def _findings(store: Store, address: str) -> Iterator[Finding]:
     schema = store.read(status)
     yield schema_finding(schema)
     if schema.state == "current":
+        yield scheduler_finding(*store.read(_load_scheduling, store))
         yield from leftover_findings(store.read(_find_leftovers, store))
         yield from manifest_findings(*store.read(_find_manifest_problems, store))
         keyring = load_keyring()
@@ -80,6 +81,13 @@ def _postgresql_findings(store: Store, address: str) -> Iterator[Finding]:
     yield listen_finding(
         is_stable=is_stable, can_listen=inspect.can_receive_notifications(listen_url or address)
     )
+
+
+def _load_scheduling(connection: Connection, store: Store) -> tuple[int, inspect.SchedulerWork]:
+    """How many schedulers are alive, and what waits for one."""
+    settings, now = LiveSettings.load({}).refresh(connection), store.now(connection)
+    servers = workers.servers(connection, alive_since=now - settings.worker_lost_after)
+    return len(servers), inspect.load_scheduler_work(connection)
 
 
 def _find_leftovers(connection: Connection, store: Store) -> inspect.Leftovers:
@@ -172,6 +180,20 @@ def listen_finding(*, is_stable: bool, can_listen: bool) -> Finding:
         "notifications",
         "LISTEN does not work through this URL: servers notice each other's changes only by polling",
         "set listen_url (TRAX_LISTEN_URL) to the URL of PostgreSQL itself, not of the pooler",
+    )
+
+
+def scheduler_finding(alive: int, work: inspect.SchedulerWork) -> Finding:
+    if alive:
+        return Finding("schedulers", f"live schedulers: {alive}")
+    if not any(work):
+        return Finding("schedulers", "no scheduler is alive, and nothing waits for one")
+    manifests, entries, outbox = work
+    counts = f"enabled manifests: {manifests}, queued entries: {entries}, runs to hand over: {outbox}"
+    return Finding(
+        "schedulers",
+        f"no scheduler is alive, so nothing is queued, dispatched or handed over; {counts}",
+        "start `trax run` or `trax scheduler`",
     )
 
 

@@ -134,7 +134,7 @@ def _manifest(forecast: Forecast, name: str, runs: Sequence[TimedRun]) -> Manife
         p95_lateness=percentile(waits, 0.95),
         longest_wait=percentile(waits, 1.0),
         failures=sum(run.state is State.FAILED for run in runs),
-        timeouts=sum(run.state is State.CANCELLED for run in runs),
+        timeouts=sum(run.has_timed_out for run in runs),
         dead_letters=forecast.dead_letters.get(name, 0),
     )
 

@@ -47,7 +47,7 @@ LEGEND: Final = (
     ("waits", "waits"),
     ("completed", "completed"),
     ("failed", "failed"),
-    ("cancelled", "cancelled, timed out"),
+    ("cancelled", "cancelled"),
     ("in_progress", "still runs"),
 )
 

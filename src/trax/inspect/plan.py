@@ -26,6 +26,7 @@ from trax.engine.seed import (
 from trax.engine.seed_groups import options_by_name, plan_group
 from trax.masking import hide_secrets
 from trax.records import Manifest, ManifestGroup, MisfirePolicy
+from trax.records.manifest import RetryPolicy
 from trax.records.schedule import Misfire, Timing
 from trax.records.worker import WorkerRecord
 from trax.schedule.preview import Preview, preview_runs
@@ -292,6 +293,10 @@ def _verb(each: Declaration, before: Any) -> Verb:
     return "change" if before.retired_at is None else "return"
 
 
+SHOWN_NAMES: Final = {"max_retries": "max_attempts"}
+"""Columns that have another name in code."""
+
+
 def _differences(
     each: Declaration, columns: Mapping[str, Any] | None, before: Any, stored: StoredTimetable
 ) -> tuple[Difference, ...]:
@@ -310,7 +315,11 @@ def _differences(
     differences += [
         Difference("group", kept.group, each.group)
         if name == "group_id"
-        else Difference(name, _format_value(name, getattr(before, name)), _format_value(name, columns[name]))
+        else Difference(
+            SHOWN_NAMES.get(name, name),
+            _format_value(name, getattr(before, name)),
+            _format_value(name, columns[name]),
+        )
         for name in names
         if columns
     ]
@@ -321,7 +330,13 @@ def _differences(
 
 def _format_value(name: str, value: Any) -> Any:
     """The value to show; secrets in an input are masked."""
-    return json.dumps(hide_secrets(parse_json(value)), ensure_ascii=False) if name == "input" else value
+    match name:
+        case "input":
+            return json.dumps(hide_secrets(parse_json(value)), ensure_ascii=False)
+        case "retry" if policy := RetryPolicy.from_json(value):
+            return str(policy)
+        case _:
+            return value
 
 
 def _next_runs(

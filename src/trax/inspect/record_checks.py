@@ -107,7 +107,7 @@ def max_attempts(entry: EntryRow) -> int | None:
         is_known = changed_at is not None and changed_at < entry.created_at
         return max(1, entry.max_retries or 0) if is_known else None
     policy = RetryPolicy.from_json(entry.retry)
-    return None if policy is None else max(1, policy.max_retries)
+    return None if policy is None else max(1, policy.max_attempts)
 
 
 def is_unanswered_failure(entry: EntryRow) -> bool:

@@ -1,6 +1,6 @@
 """Findings of `trax db doctor` about tables and indexes: sizes, vacuum, snapshots, missing indexes.
 
-docs/reference/cost.md has the expected values. Small tables are never reported: they cannot make a server slow.
+docs/reference/cost.md has the expected values. Small tables are never reported: they slow no server.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def storage_findings(found: PostgresqlStorage) -> Iterator[Finding]:
     yield from bloat_findings(found.tables, found.indexes)
     yield vacuum_finding(found.tables)
     yield options_finding(found.tables)
+    yield autovacuum_option_finding(found.tables)
     yield update_finding(found.tables)
     yield hot_finding(found.tables)
     yield scan_finding(found.tables)
@@ -120,6 +121,18 @@ def options_finding(tables: Sequence[TableStorage]) -> Finding:
         "storage options",
         f"table {name} does not have the storage options that Trax sets: {', '.join(options)}",
         f"ALTER TABLE trax.{name} SET ({', '.join(options)})",
+    )
+
+
+def autovacuum_option_finding(tables: Sequence[TableStorage]) -> Finding:
+    """Autovacuum may be off for a table, whatever the server's configuration says."""
+    disabled = [each.name for each in tables if not each.is_vacuumed]
+    if not disabled:
+        return Finding("disabled vacuum", "autovacuum is not disabled for any table")
+    return Finding(
+        "disabled vacuum",
+        f"autovacuum is disabled for tables: {', '.join(disabled)}",
+        "; ".join(f"ALTER TABLE trax.{name} RESET (autovacuum_enabled)" for name in disabled),
     )
 
 

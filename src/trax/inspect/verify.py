@@ -189,7 +189,7 @@ class _Verifier:
 
     def _check_policies(self, entries: Sequence[EntryRow]) -> None:
         """Without a policy of its own, a job has that of the settings, which is in no record of the past."""
-        default = max(1, Settings().default_max_retries)
+        default = max(1, Settings().default_max_attempts)
         retried = (entry for entry in entries if entry.attempt > default)
         unknown = sum(record_checks.max_attempts(entry) is None for entry in retried)
         self._found.leave_undecided(FindingKind.TOO_MANY_ATTEMPTS, unknown)

@@ -39,6 +39,10 @@ NOUNS: Final = ("run", "entry")
 
 MAX_ID_DIGITS: Final = len(str(LARGEST_ID))
 
+NO_SCHEDULER: Final = (
+    "no scheduler is alive, so nothing is queued, dispatched or handed over: start `trax run`"
+)
+
 WITHOUT_BLOCKER: Final[Mapping[str, Mapping[str, Any]]] = {
     "disabled": {"enabled": True},
     "group_disabled": {"group_enabled": True},
@@ -122,12 +126,15 @@ def _schedule_reasons(
                 )
         case ToWait(until):
             yield _wait_reason(context, state, until)
+            yield from _idle_manager_reasons(context)
         case ToDefer(reason):
             yield _unreadable_reason(manifest, reason)
+            yield from _idle_manager_reasons(context)
         case ToDeadLetter(reason):
-            yield Reason("gave_up", f"it gave up ({reason}); the next manager cycle writes its dead letter")
+            yield Reason("gave_up", f"it gave up ({reason}); a manager cycle writes its dead letter")
+            yield from _idle_manager_reasons(context)
         case ToEnqueue():
-            yield _due_reason(context, manifest)
+            yield from list(_idle_manager_reasons(context)) or [_due_reason(context, manifest)]
 
 
 def _rest_reason(manifest: Manifest, reason: str, code: str, activity: ManifestActivity) -> Reason:
@@ -161,9 +168,19 @@ def _wait_reason(context: WhyContext, state: ManifestState, until: datetime) -> 
     return Reason("waiting", f"it is next due at {format_time(until)}", until)
 
 
-def _due_reason(context: WhyContext, manifest: Manifest) -> Reason:
+def _idle_manager_reasons(context: WhyContext) -> Iterator[Reason]:
+    """Why no manifest is checked at all."""
     if not context.settings.manifest_manager_enabled:
-        return Reason("manager_off", "it is due, but the manifest manager is off (manifest_manager_enabled)")
+        yield Reason("manager_off", "the manifest manager is off (manifest_manager_enabled)")
+    yield from _no_scheduler_reasons(context)
+
+
+def _no_scheduler_reasons(context: WhyContext) -> Iterator[Reason]:
+    if not context.has_scheduler:
+        yield Reason("no_scheduler", NO_SCHEDULER)
+
+
+def _due_reason(context: WhyContext, manifest: Manifest) -> Reason:
     next_due = manifest.next_due_at
     if next_due is None:
         return Reason("due", "it is due, but has no next due time; the watchdog sets one within 5 min")
@@ -181,12 +198,15 @@ async def why(parts: Parts, what: str | int) -> list[Reason]:
 def _read_reasons(connection: Connection, store: Store, parts: Parts, what: str | int) -> list[Reason]:
     now = store.now(connection)
     fleet = parts.own_routes().merge(load_fleet(connection))
+    settings = _settings(connection, parts, now)
+    servers = workers.servers(connection, alive_since=now - settings.worker_lost_after)
     scene = WhyContext(
         connection=connection,
-        settings=_settings(connection, parts, now),
+        settings=settings,
         routing=add_fleet_routes(parts.routing, fleet),
         fleet=fleet,
         now=now,
+        has_scheduler=parts.heartbeat.is_manual or bool(servers),
     )
     return why_of(scene, what)
 
@@ -202,13 +222,17 @@ def _settings(connection: Connection, parts: Parts, now: datetime) -> Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhyContext:
-    """The connection, settings, routing, fleet and moment of one question."""
+    """The connection, settings, routing, fleet and moment of one question.
+
+    `has_scheduler`: a live server checks manifests and the queue, or a test does.
+    """
 
     connection: Connection
     settings: Settings
     routing: Routing
     fleet: WorkerFleet
     now: datetime
+    has_scheduler: bool
 
 
 def why_entry(context: WhyContext, entry: WorkQueueEntry) -> list[Reason]:
@@ -225,29 +249,51 @@ def why_run(context: WhyContext, metadata_id: int) -> list[Reason]:
     run = metadata.get(context.connection, metadata_id)
     if run is None:
         return [Reason("over", f"run {metadata_id} has ended, and its record was deleted")]
-    return _why_pending(context, run) if run.state is State.PENDING else [_state_reason(run)]
+    return _why_pending(context, run) if run.state is State.PENDING else _state_reasons(context, run)
 
 
 def format_time(moment: datetime | None) -> str:
     return "an unknown time" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _state_reason(run: Metadata) -> Reason:
-    if run.ended_at is None and run.started_at is None:
+def _state_reasons(context: WhyContext, run: Metadata) -> list[Reason]:
+    if run.ended_at is not None:
+        text = f"run {run.id} ended as {run.state} at {format_time(run.ended_at)}"
+        return [Reason("over", text, ids=(run.id,))]
+    if run.started_at is None:
         text = f"run {run.id} was claimed by worker {run.worker} and starts when a slot of it becomes free"
-        return Reason("active", text, ids=(run.id,))
-    if run.ended_at is None:
-        return Reason("active", f"run {run.id} started at {format_time(run.started_at)}", ids=(run.id,))
-    return Reason("over", f"run {run.id} ended as {run.state} at {format_time(run.ended_at)}", ids=(run.id,))
+    else:
+        text = f"run {run.id} started at {format_time(run.started_at)}"
+    if silence := _describe_silence(context, run.worker):
+        reason = Reason("worker_silent", f"{text}, but {silence}", ids=(run.id,))
+        return [reason, *_idle_manager_reasons(context)]
+    return [Reason("active", text, ids=(run.id,))]
+
+
+def _describe_silence(context: WhyContext, worker_id: int | None) -> str:
+    """What is known of a worker that should be executing a run and sends no heartbeats; "" if it does."""
+    if worker_id is None:
+        return ""
+    worker = workers.get(context.connection, worker_id)
+    if worker is not None and worker.heartbeat_at >= context.now - context.settings.worker_lost_after:
+        return ""
+    then = "it probably runs no longer; a manager cycle ends it as WorkerLost"
+    if worker is None:
+        return f"worker {worker_id} is gone: {then}"
+    process = f"worker {worker.id} on {worker.host} (process {worker.pid})"
+    return f"{process} has been silent since {format_time(worker.heartbeat_at)}: {then}"
 
 
 def _why_pending(context: WhyContext, run: Metadata) -> list[Reason]:
     dispatched = f"run {run.id} was dispatched at {format_time(run.created_at)} and"
     if run.submitter != LOCAL:
-        text = f"{dispatched} handed over to {run.submitter!r}, which has not started it"
-        if not inspect.is_handed_over(context.connection, run.id):
-            text = f"{dispatched} waits to be handed over to {run.submitter!r}"
-        return [Reason("handed_over", text, ids=(run.id,))]
+        if inspect.is_handed_over(context.connection, run.id):
+            text = f"{dispatched} handed over to {run.submitter!r}, which has not started it"
+            return [Reason("handed_over", text, ids=(run.id,))]
+        waits = Reason(
+            "handed_over", f"{dispatched} waits to be handed over to {run.submitter!r}", ids=(run.id,)
+        )
+        return [*_no_scheduler_reasons(context), waits]
     return [
         *_why_no_worker(context, run.train, run.group, waiting=False),
         Reason("pending", f"{dispatched} waits for a worker", ids=(run.id,)),
@@ -261,13 +307,19 @@ def _why_queued(context: WhyContext, entry: WorkQueueEntry) -> list[Reason]:
     group = groups.get(context.connection, entry.group) if entry.group else None
     closed = [] if group is None or group.enabled else [_group_disabled_reason(group)]
     if entry.scheduled_at is not None and entry.scheduled_at > context.now:
-        return [_delay_reason(context, entry, facts.attempt, entry.scheduled_at), *closed]
-    reasons = [*closed]
-    if not context.settings.job_dispatcher_enabled:
-        reasons.insert(0, Reason("dispatcher_off", "the job dispatcher is off (job_dispatcher_enabled)"))
+        delay = _delay_reason(context, entry, facts.attempt, entry.scheduled_at)
+        return [delay, *_idle_dispatcher_reasons(context), *closed]
+    reasons = [*_idle_dispatcher_reasons(context), *closed]
     if not closed:
         reasons += _why_no_capacity(context, entry, group)
     return [*reasons, *_why_no_worker(context, entry.train, entry.group, waiting=True)]
+
+
+def _idle_dispatcher_reasons(context: WhyContext) -> Iterator[Reason]:
+    """Why no entry is dispatched at all."""
+    if not context.settings.job_dispatcher_enabled:
+        yield Reason("dispatcher_off", "the job dispatcher is off (job_dispatcher_enabled)")
+    yield from _no_scheduler_reasons(context)
 
 
 def _why_parked(context: WhyContext, entry: WorkQueueEntry, key: str) -> Reason:
@@ -280,9 +332,13 @@ def _why_parked(context: WhyContext, entry: WorkQueueEntry, key: str) -> Reason:
 
 
 def _delay_reason(context: WhyContext, entry: WorkQueueEntry, attempt: int, moment: datetime) -> Reason:
-    failure = inspect.last_failure(context.connection, entry.external_id)
-    after = f" after {failure}" if failure else ""
-    last = f", last with {failure}" if failure else ""
+    stop = inspect.load_last_stop(context.connection, entry)
+    if stop is not None and stop.is_snooze:
+        return Reason(
+            "delayed", f"it was snoozed by run {stop.metadata_id}: {stop.reason}", moment, (entry.id,)
+        )
+    after = f" after {stop}" if stop else ""
+    last = f", last with {stop}" if stop else ""
     if entry.dispatch_attempts and attempt == 1:
         times = count_times(entry.dispatch_attempts)
         text = f"the hand-over failed {times}{last}; next attempt at {format_time(moment)}"

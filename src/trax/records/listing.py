@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -42,51 +39,3 @@ class Count:
 
     def __str__(self) -> str:
         return str(self.number) if self.exact else f"about {self.number}"
-
-
-class ChangedIds(int):
-    """How many records a verb changed. `ids` names them, in ascending order; it also iterates over those.
-
-    It is a number, and equals the list of its ids too.
-    """
-
-    _ids: tuple[int, ...]
-
-    def __new__(cls, ids: Iterable[int]) -> Self:
-        ordered = tuple(sorted(ids))
-        made = super().__new__(cls, len(ordered))
-        made._ids = ordered
-        return made
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        return self._ids
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._ids)
-
-    def __getitem__(self, position: int) -> int:
-        return self._ids[position]
-
-    def __contains__(self, record_id: object) -> bool:
-        return record_id in self._ids
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, ChangedIds | list | tuple):
-            return list(self._ids) == list(cast("Iterable[Any]", other))
-        return int(self) == other
-
-    def __hash__(self) -> int:
-        return hash(int(self))
-
-    def __repr__(self) -> str:
-        return f"ChangedIds({list(self._ids)})"
-
-    def __str__(self) -> str:
-        return str(int(self))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._ids,)

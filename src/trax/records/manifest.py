@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.bounds import LONGEST_DURATION
-from trax.clock import TextDuration
+from trax.clock import TextDuration, format_duration
 from trax.records.states import ScheduleType
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class Manifest:
     """Whether its schedule is active."""
     priority: int = 0
     """From 0 to 31, within its group."""
-    max_retries: int = 3
-    """How many failed runs make a dead letter."""
+    max_attempts: int = 3
+    """How many failed runs in a row make a dead letter; `max_retries` is another name."""
     timeout: TextDuration | None = None
     """How long a run may take; None: the setting `default_job_timeout`."""
     depends_on: str | None = None
@@ -79,6 +79,11 @@ class Manifest:
     """When the manager checks it next; None while it is queued or runs, and when nothing is due."""
     retired_at: datetime | None = None
     """When it was retired: it does not run any more, and its history is kept; None: it is in use."""
+
+    @property
+    def max_retries(self) -> int:
+        """Another name of `max_attempts`."""
+        return self.max_attempts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +188,7 @@ class RetryPolicy:
     multiplier: float
     max_delay: timedelta
     jitter: float = 0.0
-    max_retries: int = 3
+    max_attempts: int = 3
     give_up_on: tuple[str, ...] = ()
 
     def wait_after(self, failures: int, *, random: float = 0.0) -> timedelta:
@@ -204,9 +209,21 @@ class RetryPolicy:
             return most
         return min(self.delay * factor, most) if factor < most / self.delay else most
 
+    def __str__(self) -> str:
+        """As it is written in code, without what is left out there."""
+        parts = [
+            f"max_attempts={self.max_attempts}",
+            f"delay={format_duration(self.delay)}",
+            f"multiplier={self.multiplier:g}",
+            f"max_delay={format_duration(self.max_delay)}",
+            *([f"jitter={self.jitter:g}"] if self.jitter else ()),
+            *([f"give_up_on={', '.join(self.give_up_on)}"] if self.give_up_on else ()),
+        ]
+        return f"Retry({', '.join(parts)})"
+
     def to_json(self) -> str:
         waits = {"delay": self.delay.total_seconds(), "max_delay": self.max_delay.total_seconds()}
-        shape = {"multiplier": self.multiplier, "jitter": self.jitter, "max_retries": self.max_retries}
+        shape = {"multiplier": self.multiplier, "jitter": self.jitter, "max_retries": self.max_attempts}
         return json.dumps(waits | shape | {"give_up_on": self.give_up_on}, sort_keys=True)
 
     @classmethod
@@ -221,7 +238,7 @@ class RetryPolicy:
                 multiplier=float(stored["multiplier"]),
                 max_delay=timedelta(seconds=stored["max_delay"]),
                 jitter=float(stored["jitter"]),
-                max_retries=int(stored["max_retries"]),
+                max_attempts=int(stored["max_retries"]),
                 give_up_on=tuple(map(str, stored.get("give_up_on", ()))),
             )
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):

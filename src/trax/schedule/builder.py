@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from trax.errors import DefinitionError, InvalidArgument, explain_call
 from trax.records.schedule import Calendar, Cron, Interval, Window
 from trax.schedule.declaration import UNSET, AfterManifest, Group, Once, options_of, parse_when
-from trax.schedule.declare import Batch, DeclarationRegistry, build_declaration, check_train
+from trax.schedule.declare import Batch, DeclarationRegistry, build_declaration
 from trax.schedule.validate import DURATION, LABEL
 from trax.train.options import check_name
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         Unset,
         When,
     )
-    from trax.schedule.declare import CodecOf, ConfigureEach, Items
+    from trax.schedule.declare import CodecOf, ConfigureEach, FindTrain, Items
     from trax.train import Train
 
 
@@ -48,7 +48,7 @@ class Cursor:
     @explain_call("schedule(train, external_id, input, every(…)), where a train without input gets None")
     def schedule(
         self,
-        train: Train[In, Any],
+        train: Train[In, Any] | str,
         external_id: str,
         input: In,  # noqa: A002 - the public name
         when: When,
@@ -64,7 +64,7 @@ class Cursor:
     @explain_call("include(train, external_id, input), where a train without input gets None")
     def include(
         self,
-        train: Train[In, Any],
+        train: Train[In, Any] | str,
         external_id: str,
         input: In,  # noqa: A002
         **options: Unpack[ScheduleKeywords],
@@ -82,7 +82,7 @@ class Cursor:
     @explain_call("then_include(train, external_id, input), where a train without input gets None")
     def then_include(
         self,
-        train: Train[In, Any],
+        train: Train[In, Any] | str,
         external_id: str,
         input: In,  # noqa: A002
         **options: Unpack[ScheduleKeywords],
@@ -101,7 +101,7 @@ class Cursor:
     @explain_call("schedule_many(train, name, {id: input}, every(…))")
     def schedule_many(
         self,
-        train: Train[In, Any],
+        train: Train[In, Any] | str,
         name: str | None,
         items: Items[In],
         when: When,
@@ -110,15 +110,15 @@ class Cursor:
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
         """Run a train on a schedule for each item. External ids are `name-id`; the batch `name` owns them."""
-        batch = Batch(train, name, options, configure_each)
+        batch = Batch(name, options, configure_each)
         occasion = parse_when(batch.place, when)
-        self._declare_batch(batch, items, lambda item: _require_no_parent(item, occasion))
+        self._declare_batch(train, batch, items, lambda item: _require_no_parent(item, occasion))
         return Cursor(self.registry)
 
     @explain_call("include_many(train, name, [Item(id, input, depends_on=…)])")
     def include_many(
         self,
-        train: Train[In, Any],
+        train: Train[In, Any] | str,
         name: str | None,
         items: Items[In],
         *,
@@ -126,14 +126,16 @@ class Cursor:
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
         """Run a train for each item after each success of its `depends_on`, or else of the root manifest."""
-        batch = Batch(train, name, options, configure_each)
-        self._declare_batch(batch, items, lambda item: _require_parent(item, "include_many", self.root))
+        batch = Batch(name, options, configure_each)
+        self._declare_batch(
+            train, batch, items, lambda item: _require_parent(item, "include_many", self.root)
+        )
         return replace(self, last=None)
 
     @explain_call("then_include_many(train, name, [Item(id, input, depends_on=…)])")
     def then_include_many(
         self,
-        train: Train[In, Any],
+        train: Train[In, Any] | str,
         name: str | None,
         items: Items[In],
         *,
@@ -141,14 +143,14 @@ class Cursor:
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
         """Run a train for each item after each success of its `depends_on`."""
-        batch = Batch(train, name, options, configure_each)
-        self._declare_batch(batch, items, lambda item: _require_parent(item, "then_include_many"))
+        batch = Batch(name, options, configure_each)
+        self._declare_batch(train, batch, items, lambda item: _require_parent(item, "then_include_many"))
         return replace(self, last=None)
 
     @explain_call("schedule_once(train, external_id, input, delay=…), where a train without input gets None")
     def schedule_once(
         self,
-        train: Train[In, Any],
+        train: Train[In, Any] | str,
         external_id: str,
         input: In,  # noqa: A002
         delay: timedelta = timedelta(),
@@ -161,24 +163,27 @@ class Cursor:
 
     def _declare(
         self,
-        train: Train[Any, Any],
+        train: Train[Any, Any] | str,
         external_id: str,
         value: Any,
         occasion: Occasion,
         keywords: ScheduleKeywords,
     ) -> None:
         place = _place_of(external_id)
-        check_train(place, train)
-        options, codec = options_of(place, keywords), self.registry.codec_of(train)
-        manifest = build_declaration(train, external_id, value, occasion, options, codec=codec)
+        found, codec = self.registry.resolve(place, train)
+        options = options_of(place, keywords)
+        manifest = build_declaration(found, external_id, value, occasion, options, codec=codec)
         self.registry.add([(manifest, options)])
 
     def _declare_batch(
-        self, batch: Batch[Any], items: Items[Any], occasion_for: Callable[[Item[Any]], Occasion]
+        self,
+        train: Train[Any, Any] | str,
+        batch: Batch[Any],
+        items: Items[Any],
+        occasion_for: Callable[[Item[Any]], Occasion],
     ) -> None:
-        check_train(batch.place, batch.train)
-        codec = self.registry.codec_of(batch.train)
-        self.registry.add(batch.build_declarations(items, occasion_for, codec))
+        found, codec = self.registry.resolve(batch.place, train)
+        self.registry.add(batch.build_declarations(found, items, occasion_for, codec))
 
 
 def _place_of(external_id: str) -> str:
@@ -218,9 +223,12 @@ def _windows_of(calendar: str, windows: Any) -> tuple[Window, ...]:
 class Declarations:
     """The declarations of an app. An invalid one raises where it is written and is not added."""
 
-    def __init__(self, codec_of: CodecOf | None = None) -> None:
-        """`codec_of` returns the input codec of a train; by default codecs are created here."""
-        self._registry = DeclarationRegistry(codec_of)
+    def __init__(self, codec_of: CodecOf | None = None, find_train: FindTrain | None = None) -> None:
+        """`codec_of` returns the input codec of a train; by default codecs are created here.
+
+        Without `find_train`, trains cannot be given by name.
+        """
+        self._registry = DeclarationRegistry(codec_of, find_train)
         self._calendars: dict[str, Calendar] = {}
 
         start = Cursor(self._registry)

@@ -123,7 +123,7 @@ def _dead_letter_reason(manifest: ManifestState, rules: Rules) -> str:
         return manifest.gave_up_reason  # it never ran: no worker claimed it
     period = "in a row" if rules.failure_counting == "consecutive" else "since the last intervention"
     times = count_times(failures) + (f" {period}" if failures != 1 else "")
-    limit = "it is retired" if manifest.is_retired else f"max_retries is {manifest.max_retries}"
+    limit = "it is retired" if manifest.is_retired else f"max_attempts is {manifest.max_retries}"
     return f"failed {times}; {manifest.gave_up_reason or limit}"
 
 

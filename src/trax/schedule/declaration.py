@@ -29,7 +29,7 @@ from trax.schedule.validate import (
 )
 from trax.schedule.zones import zone_named
 from trax.train import Retry
-from trax.train.options import is_name
+from trax.train.options import is_name, unify_attempts
 
 When: TypeAlias = Schedule | Literal["on_demand", "none"]
 """The `when` argument of `schedule`; `on_demand` runs only when triggered."""
@@ -170,7 +170,7 @@ class Declaration:
     batch: str | None = None
     priority: int = 0
     enabled: bool | None = None
-    max_retries: int | None = None
+    max_attempts: int | None = None
     retry: Retry | None = None
     timeout: timedelta | None = None
     misfire_policy: MisfirePolicy | None = None
@@ -226,8 +226,10 @@ class ScheduleKeywords(TypedDict, total=False):
     """0 to 31, within its group; default: the train's."""
     enabled: bool | None
     """Whether it runs. If omitted, the operator's choice is kept."""
-    max_retries: int | None
+    max_attempts: int | None
     """How many runs may fail before a dead letter is created; overrides `retry`."""
+    max_retries: int | None
+    """Another name of `max_attempts`."""
     retry: Retry | None
     """How a failed run is retried."""
     timeout: timedelta | None
@@ -257,7 +259,7 @@ class ScheduleOptions:
     group: Group = EMPTY_GROUP
     priority: int | None = None
     enabled: bool | None = None
-    max_retries: int | None = None
+    max_attempts: int | None = None
     retry: Retry | None = None
     timeout: timedelta | None = None
     on_misfire: tuple[MisfirePolicy | None, int | None] = (None, None)
@@ -272,7 +274,7 @@ class ScheduleOptions:
 
 def options_of(place: str, keywords: Mapping[str, Any]) -> ScheduleOptions:
     """Validate options. `place`, such as "manifest 'x'", starts every error message."""
-    options = {name: value for name, value in keywords.items() if value is not None}
+    options = {name: value for name, value in unify_attempts(keywords, place).items() if value is not None}
     try:
         return ScheduleOptions(**{name: _parse_option(name, value) for name, value in options.items()})
     except InvalidArgument as error:
@@ -315,7 +317,7 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "group": _group,
     "priority": PRIORITY,
     "enabled": FLAG,
-    "max_retries": COUNT,
+    "max_attempts": COUNT,
     "retry": RETRY,
     "timeout": TIME_LIMIT,
     "on_misfire": lambda _, value: policy_and_limit(value),

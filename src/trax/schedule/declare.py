@@ -72,7 +72,7 @@ def build_declaration(
         batch=batch,
         priority=train.options.priority if options.priority is None else options.priority,
         enabled=options.enabled,
-        max_retries=_max_retries(train, options),
+        max_attempts=_max_attempts(train, options),
         retry=_retry(train, options),
         timeout=options.timeout or train.options.timeout,
         misfire_policy=options.on_misfire[0],
@@ -85,11 +85,12 @@ def build_declaration(
     )
 
 
-def check_train(place: str, train: Any) -> None:
+def _require_train(place: str, train: Any) -> Train[Any, Any]:
     if not isinstance(train, Train):
         raise DefinitionError(
             f"{place} needs a train (got {format_value(train)}); use @app.train or app.train(name, route)"
         )
+    return cast("Train[Any, Any]", train)
 
 
 def _check_fit(external_id: str, occasion: Occasion, options: ScheduleOptions) -> None:
@@ -129,28 +130,31 @@ def _schedule(occasion: Occasion, options: ScheduleOptions) -> Schedule | None:
     return replace(occasion, variance_seconds=variance_seconds(options.variance))
 
 
-def _max_retries(train: Train[Any, Any], options: ScheduleOptions) -> int | None:
-    """The manifest's options override the train's, and `max_retries` overrides `retry`."""
+def _max_attempts(train: Train[Any, Any], options: ScheduleOptions) -> int | None:
+    """The manifest's options override the train's, and `max_attempts` overrides `retry`."""
     for source in (options, train.options):
-        if source.max_retries is not None:
-            return source.max_retries
+        if source.max_attempts is not None:
+            return source.max_attempts
         if source.retry is not None:
-            return source.retry.max_retries
+            return source.retry.max_attempts
     return None
 
 
 def _retry(train: Train[Any, Any], options: ScheduleOptions) -> Retry | None:
-    retry, max_retries = options.retry or train.options.retry, _max_retries(train, options)
-    return replace(retry, max_retries=max_retries) if retry and max_retries is not None else retry
+    retry, max_attempts = options.retry or train.options.retry, _max_attempts(train, options)
+    return replace(retry, max_attempts=max_attempts) if retry and max_attempts is not None else retry
 
 
 CodecOf: TypeAlias = Callable[[Train[Any, Any]], Encoder]
+
+FindTrain: TypeAlias = Callable[[str], tuple[Train[Any, Any], Encoder]]
+"""Returns the train with this name, and the encoder of its inputs, which also accepts plain data."""
 
 
 class DeclarationRegistry:
     """The declarations so far, in the order in which they were written."""
 
-    def __init__(self, codec_of: CodecOf | None = None) -> None:
+    def __init__(self, codec_of: CodecOf | None = None, find_train: FindTrain | None = None) -> None:
         self._manifests: dict[str, Declaration] = {}
         self._places: list[tuple[int, str | None]] = []
         """How many manifests there were before each call that added some, and the place of the call."""
@@ -159,7 +163,8 @@ class DeclarationRegistry:
         self._manifest_graph = Dag()
         self._group_graph = Dag()
         self._codecs: dict[Train[Any, Any], Codec[Any]] = {}
-        self.codec_of = codec_of or self._default_codec
+        self._codec_of = codec_of or self._default_codec
+        self._find_train = find_train
         self.is_closed = False
         """Whether the app has started: what is declared then would have no effect before its next start."""
 
@@ -178,6 +183,13 @@ class DeclarationRegistry:
             self.merge_group(manifest.group, options.group)
             if manifest.priority or options.priority is not None:
                 self._implied_priorities[manifest.group] = manifest.priority
+
+    def resolve(self, place: str, train: Train[Any, Any] | str) -> tuple[Train[Any, Any], Encoder]:
+        """A train, or the train with this name, and the encoder of its inputs."""
+        if isinstance(train, str) and self._find_train is not None:
+            return self._find_train(train)
+        found = _require_train(place, train)
+        return found, self._codec_of(found)
 
     def merge_group(self, name: str, group: Group) -> None:
         """Merge options of a group into those declared before."""
@@ -274,7 +286,6 @@ ConfigureEach: TypeAlias = Callable[[Item[In]], ScheduleKeywords | None]
 class Batch(Generic[In]):
     """What the manifests of a batch share. `name` is the prefix of their external ids and owns them."""
 
-    train: Train[In, Any]
     name: str | None
     keywords: ScheduleKeywords
     configure_each: ConfigureEach[In] | None = None
@@ -290,7 +301,11 @@ class Batch(Generic[In]):
         return "a batch" if self.name is None else f"batch {self.name!r}"
 
     def build_declarations(
-        self, items: Items[In], occasion_of: Callable[[Item[In]], Occasion], codec: Encoder
+        self,
+        train: Train[In, Any],
+        items: Items[In],
+        occasion_of: Callable[[Item[In]], Occasion],
+        codec: Encoder,
     ) -> list[tuple[Declaration, ScheduleOptions]]:
         """One declaration for each item, with its options."""
         listed = self._list_items(items)
@@ -300,7 +315,7 @@ class Batch(Generic[In]):
         for item in listed:
             options = self._item_options(item) if self.configure_each else shared
             declaration = build_declaration(
-                self.train,
+                train,
                 self._id_of(item),
                 item.input,
                 occasion_of(item),

@@ -10,6 +10,6 @@ the later source wins.
 from __future__ import annotations
 
 from trax.settings.kinds import Effective, SettingOrigin
-from trax.settings.settings import PREFIX, SettingKeywords, Settings
+from trax.settings.settings import OTHER_NAMES, PREFIX, SettingKeywords, Settings
 
-__all__ = ["PREFIX", "Effective", "SettingKeywords", "SettingOrigin", "Settings"]
+__all__ = ["OTHER_NAMES", "PREFIX", "Effective", "SettingKeywords", "SettingOrigin", "Settings"]

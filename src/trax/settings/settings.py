@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping  # noqa: TC003 - a test resolves t
 from datetime import timedelta
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, TypedDict, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, TypedDict, get_args
 
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -54,6 +54,9 @@ CERTAIN = 0.85
 OUT_OF_BOUNDS = ("greater_than", "greater_than_equal", "less_than_equal")
 
 
+OTHER_NAMES: Final = {"default_max_retries": "default_max_attempts"}
+
+
 class Settings(BaseModel):
     """The settings of an app. An omitted value takes its default."""
 
@@ -86,7 +89,7 @@ class Settings(BaseModel):
     """Added to the priority of a run that depends on another manifest."""
 
     # failures and retries
-    default_max_retries: Annotated[LimitCount, Effective.NEXT_SEEDING] = 3
+    default_max_attempts: Annotated[LimitCount, Effective.NEXT_SEEDING] = 3
     """How many failures make a dead letter, if neither the manifest nor the train sets it."""
     default_retry_delay: Delay = timedelta(minutes=5)
     """The wait before the first retry."""
@@ -96,8 +99,8 @@ class Settings(BaseModel):
     """The longest wait before a retry."""
     default_job_timeout: Duration = timedelta(minutes=20)
     """How long a run may take before it is asked to stop, if it has no timeout of its own."""
-    timeout_counts_as_failure: bool = False
-    """Whether a run that was stopped by its timeout counts as a failure."""
+    timeout_counts_as_failure: bool = True
+    """Whether a run that exceeded its timeout has failed, and is retried; if not, it was cancelled."""
     failure_counting: Literal["consecutive", "lifetime"] = "consecutive"
     """Which failures make a dead letter: those in a row, or all since its last dead letter was resolved."""
     stale_pending_timeout: Duration = timedelta(minutes=20)
@@ -267,6 +270,11 @@ class Settings(BaseModel):
         """These values as JSON data, as they are stored."""
         return self.model_dump(mode="json", include=set(names))
 
+    @property
+    def default_max_retries(self) -> int:
+        """Another name of `default_max_attempts`."""
+        return self.default_max_attempts
+
     @classmethod
     def effective(cls, name: str) -> Effective:
         """When running servers apply a change of this setting."""
@@ -320,8 +328,11 @@ class Settings(BaseModel):
 
     @classmethod
     def expand_shorthand(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """`polling_interval` sets both loops; the setting of one loop has precedence."""
-        values = dict(arguments)
+        """Replace other names of settings by their own.
+
+        `polling_interval` sets both loops; the setting of one loop has precedence.
+        """
+        values = {OTHER_NAMES.get(name, name): value for name, value in arguments.items()}
         if "polling_interval" in values:
             both = values.pop("polling_interval")
             values.setdefault("manifest_manager_polling_interval", both)
@@ -331,7 +342,7 @@ class Settings(BaseModel):
     @classmethod
     def _check_variables(cls, environment: Mapping[str, str]) -> None:
         """Refuse a variable that is nearly the name of a setting; others may belong to other programs."""
-        known = {PREFIX + name.upper() for name in cls.model_fields}
+        known = {PREFIX + name.upper() for name in (*OTHER_NAMES, *cls.model_fields)}
         others = [each for each in environment if each.startswith(PREFIX) and each not in known]
         for variable in others:
             if hint := did_you_mean(variable, known, cutoff=CERTAIN):
@@ -340,9 +351,11 @@ class Settings(BaseModel):
 
     @classmethod
     def _from_environment(cls, environment: Mapping[str, str]) -> dict[str, Any]:
-        names = {name: PREFIX + name.upper() for name in cls.model_fields}
+        names = {name: PREFIX + name.upper() for name in (*OTHER_NAMES, *cls.model_fields)}
         return {
-            name: None if environment[variable].lower() in {"", "none"} else environment[variable]
+            OTHER_NAMES.get(name, name): None
+            if environment[variable].lower() in {"", "none"}
+            else environment[variable]
             for name, variable in names.items()
             if variable in environment
         }
@@ -413,7 +426,9 @@ class SettingKeywords(TypedDict, total=False):
     max_dispatch_attempts: int
     hand_over_timeout: DurationValue
     dependent_priority_boost: int
+    default_max_attempts: int
     default_max_retries: int
+    """Another name of `default_max_attempts`."""
     default_retry_delay: DurationValue
     retry_backoff_multiplier: float
     max_retry_delay: DurationValue

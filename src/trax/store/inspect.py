@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import and_, func, select, text
+from sqlalchemy import and_, func, select, text, union_all
 
+from trax.records.states import Origin
 from trax.store.dialect import among, id_document
 from trax.store.gate import active_by_group
 from trax.store.gate_memory import active_runs, select_first
@@ -13,7 +14,8 @@ from trax.store.listen import open_connection
 from trax.store.queue import parking
 from trax.store.runs.claim import PENDING_HERE
 from trax.store.schema import tables
-from trax.store.schema.metadata import ACTIVE
+from trax.store.schema.manifest import LIVE
+from trax.store.schema.metadata import ACTIVE, OUTBOX
 from trax.store.schema.work_queue import PARKED, QUEUED
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection, Select, Table, TextClause
+
+    from trax.records import WorkQueueEntry
 
 
 FAILURES_READ: Final = 1_000
@@ -124,17 +128,49 @@ def load_entry_facts(connection: Connection, entry_id: int) -> EntryFacts:
     return EntryFacts(*row)
 
 
-def last_failure(connection: Connection, external_id: str) -> str | None:
-    """Return the exception and reason of an entry's last failed run."""
-    run = tables(connection).metadata
-    query = (
-        select(run.c.failure_exception, run.c.failure_reason)
-        .where(run.c.id.in_(_runs_of(run, external_id)), text("state = 'failed'"))
+class LastStop(NamedTuple):
+    """The last run of an entry that failed or was snoozed."""
+
+    metadata_id: int
+    exception: str | None
+    reason: str | None
+
+    @property
+    def is_snooze(self) -> bool:
+        return self.exception == "Snooze"
+
+    def __str__(self) -> str:
+        return f"{self.exception}: {self.reason}"
+
+
+def load_last_stop(connection: Connection, entry: WorkQueueEntry) -> LastStop | None:
+    """Load why an entry is queued again: its last run that failed or was snoozed.
+
+    The retry of a manifest is a new entry; then it is the failure that the manifest refers to.
+    """
+    t = tables(connection)
+    run = t.metadata
+    columns = (run.c.id, run.c.failure_exception, run.c.failure_reason)
+    newest = union_all(*(_select_newest(run, state) for state in ("failed", "cancelled"))).subquery("newest")
+    of_entry = (
+        select(*columns)
+        .join(newest, newest.c.id == run.c.id)
+        .where(run.c.entry_id == entry.id, (run.c.state == "failed") | (run.c.failure_exception == "Snooze"))
         .order_by(run.c.id.desc())
         .limit(1)
     )
-    row = connection.execute(query).one_or_none()
-    return f"{row.failure_exception}: {row.failure_reason}" if row else None
+    row = connection.execute(of_entry).one_or_none()
+    if row is None and entry.origin is Origin.RETRY:
+        of_manifest = select(*columns).join(t.manifest, t.manifest.c.failed_metadata_id == run.c.id)
+        named = of_manifest.where(t.manifest.c.external_id == entry.manifest)
+        row = connection.execute(named).one_or_none()
+    return LastStop(*row) if row else None
+
+
+def _select_newest(run: Table, state: str) -> Select[Any]:
+    """Select the latest runs in this state: the runs of an entry have no index."""
+    newest = select(run.c.id).where(text(f"state = '{state}'")).order_by(run.c.id.desc()).limit(FAILURES_READ)
+    return select(newest.subquery().c.id)
 
 
 def find_entry_id(connection: Connection, external_id: str) -> int | None:
@@ -154,13 +190,6 @@ def is_handed_over(connection: Connection, metadata_id: int) -> bool:
     run = tables(connection).metadata
     query = select(run.c.submitted_at.is_not(None)).where(run.c.id == metadata_id)
     return bool(connection.execute(query).scalar())
-
-
-def _runs_of(run: Table, external_id: str) -> Select[Any]:
-    """Select the runs of one entry among the latest failures; `external_id` has no index."""
-    newest = select(run.c.id).where(text("state = 'failed'")).order_by(run.c.id.desc()).limit(FAILURES_READ)
-    some = newest.subquery("newest")
-    return select(some.c.id).join(run, run.c.id == some.c.id).where(run.c.external_id == external_id)
 
 
 def _count(
@@ -286,6 +315,25 @@ def backend_pid(connection: Connection) -> int:
 def load_sqlite_state(connection: Connection) -> SqliteState:
     names = ("journal_mode", "synchronous", "page_count", "freelist_count", "page_size")
     return SqliteState(*(_pragma(connection, name) for name in names))
+
+
+class SchedulerWork(NamedTuple):
+    """What only a scheduler moves on; each number is bounded."""
+
+    manifests: int
+    entries: int
+    outbox: int
+
+
+def load_scheduler_work(connection: Connection) -> SchedulerWork:
+    t = tables(connection)
+    found = (
+        (t.manifest.c.id, and_(text(LIVE), t.manifest.c.enabled)),
+        (t.work_queue.c.id, text(QUEUED)),
+        (t.metadata.c.id, text(OUTBOX)),
+    )
+    counts = (_count(connection, column, condition, most=COUNTED_AT_MOST) for column, condition in found)
+    return SchedulerWork(*counts)
 
 
 def load_leftovers(connection: Connection, *, silent_since: datetime, created_before: datetime) -> Leftovers:

@@ -30,13 +30,14 @@ TABLES: Final = text("""
       (coalesce(option.threshold, current_setting('autovacuum_vacuum_threshold'))::float
         + coalesce(option.scale, current_setting('autovacuum_vacuum_scale_factor'))::float
         * greatest(c.reltuples, 0))::bigint,
-      coalesce(c.reloptions, '{}'),
+      coalesce(option.is_vacuumed::boolean, true), coalesce(c.reloptions, '{}'),
       (SELECT sum(avg_width * (1 - null_frac))::float FROM pg_stats
         WHERE schemaname = :schema AND tablename = c.relname)
     FROM pg_class c
     JOIN pg_stat_user_tables s ON s.relid = c.oid
     CROSS JOIN LATERAL (
       SELECT max(option_value) FILTER (WHERE option_name = 'fillfactor') AS fillfactor,
+        max(option_value) FILTER (WHERE option_name = 'autovacuum_enabled') AS is_vacuumed,
         max(option_value) FILTER (WHERE option_name = 'autovacuum_vacuum_threshold') AS threshold,
         max(option_value) FILTER (WHERE option_name = 'autovacuum_vacuum_scale_factor') AS scale
       FROM pg_options_to_table(c.reloptions)
@@ -83,6 +84,8 @@ class TableStorage(NamedTuple):
     fillfactor: int
     vacuum_at: int
     """Autovacuum starts at this number of dead rows."""
+    is_vacuumed: bool
+    """Whether autovacuum is allowed for it."""
     options: tuple[str, ...]
     row_bytes: float | None
     """The columns of an average row; None if the table was never analyzed."""

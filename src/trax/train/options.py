@@ -28,14 +28,19 @@ LIMIT = f"a whole number from 1 to {MAX_SLOTS}"
 
 WAIT = "a timedelta from 0 to 68 years"
 
+DEFAULT_ATTEMPTS = 3
+
 HOOKS = ("on_queue", "on_started", "on_completed", "on_failed", "on_cancelled")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Retry:
-    """How often a failed run is retried, and when: after `delay`, then `multiplier` times as long."""
+    """How often a failed run is retried, and when: after `delay`, then `multiplier` times as long.
 
-    max_retries: int = 3
+    `max_retries` is another name of `max_attempts`.
+    """
+
+    max_attempts: int = DEFAULT_ATTEMPTS
     """Maximum number of runs of a job in all; then it becomes a dead letter."""
     delay: timedelta = timedelta(minutes=5)
     """Delay after the first failure."""
@@ -48,8 +53,38 @@ class Retry:
     give_up_on: tuple[type[BaseException], ...] = ()
     """Exceptions that are not retried: the job becomes a dead letter at once."""
 
-    def __post_init__(self) -> None:
-        _require(self, "max_retries", COUNT, is_integer)
+    def __init__(
+        self,
+        max_attempts: int = DEFAULT_ATTEMPTS,
+        delay: timedelta = timedelta(minutes=5),
+        multiplier: float = 2.0,
+        max_delay: timedelta = timedelta(hours=1),
+        jitter: float = 0.0,
+        give_up_on: tuple[type[BaseException], ...] = (),
+        *,
+        max_retries: int | None = None,
+    ) -> None:
+        given = {} if max_attempts == DEFAULT_ATTEMPTS else {"max_attempts": max_attempts}
+        attempts = unify_attempts({**given, "max_retries": max_retries}).get("max_attempts")
+        values = {
+            "max_attempts": max_attempts if attempts is None else attempts,
+            "delay": delay,
+            "multiplier": multiplier,
+            "max_delay": max_delay,
+            "jitter": jitter,
+            "give_up_on": give_up_on,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    @property
+    def max_retries(self) -> int:
+        """Another name of `max_attempts`."""
+        return self.max_attempts
+
+    def _check(self) -> None:
+        _require(self, "max_attempts", COUNT, is_integer)
         _require(self, "delay", WAIT, is_duration)
         most = LARGEST_MULTIPLIER
         _require(self, "multiplier", f"a number from 1 to {most:g}", lambda value: is_number(value, 1, most))
@@ -63,8 +98,10 @@ class TrainKeywords(TypedDict, total=False):
 
     retry: Retry | None
     """How a failed run is retried; None: as in the settings."""
-    max_retries: int | None
+    max_attempts: int | None
     """The maximum number of runs alone; overrides `retry`."""
+    max_retries: int | None
+    """Another name of `max_attempts`."""
     timeout: timedelta | None
     """Maximum duration of a run, then it is cancelled; None: `default_job_timeout`."""
     priority: int
@@ -100,7 +137,7 @@ class TrainOptions:
     """The validated options of one train; for None the manifest or the app's settings apply."""
 
     retry: Retry | None = None
-    max_retries: int | None = None
+    max_attempts: int | None = None
     timeout: timedelta | None = None
     priority: int = 0
     group: str | None = None
@@ -118,7 +155,7 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         _require(self, "retry", "a Retry", _or_none(lambda value: isinstance(value, Retry)))
-        _require(self, "max_retries", COUNT, _or_none(is_integer))
+        _require(self, "max_attempts", COUNT, _or_none(is_integer))
         _require(
             self,
             "timeout",
@@ -146,13 +183,14 @@ class TrainOptions:
         object.__setattr__(self, "aliases", tuple(self.aliases))
 
     def retry_policy(self, default: Retry) -> Retry:
-        """The retry policy of this train; `max_retries` overrides `retry`."""
+        """The retry policy of this train; `max_attempts` overrides `retry`."""
         chosen = self.retry or default
-        return chosen if self.max_retries is None else replace(chosen, max_retries=self.max_retries)
+        return chosen if self.max_attempts is None else replace(chosen, max_attempts=self.max_attempts)
 
 
 def build_options(train: str, keywords: Mapping[str, Any]) -> TrainOptions:
     """The options of the train with this name, which starts every error message."""
+    keywords = unify_attempts(keywords, f"train {train!r}")
     known = TrainOptions.__dataclass_fields__
     unknown = next((name for name in keywords if name not in known), None)
     if unknown is not None:
@@ -163,6 +201,20 @@ def build_options(train: str, keywords: Mapping[str, Any]) -> TrainOptions:
         raise InvalidArgument(f"train {train!r}: {error.argument}", error.expected, error.value) from None
     except DefinitionError as error:
         raise DefinitionError(f"train {train!r}: {error}") from None
+
+
+def unify_attempts(keywords: Mapping[str, Any], place: str = "Retry") -> dict[str, Any]:
+    """The same options with `max_attempts` for `max_retries`, its other name."""
+    options = dict(keywords)
+    other = options.pop("max_retries", None)
+    if other is None:
+        return options
+    if options.get("max_attempts") not in (None, other):
+        raise DefinitionError(
+            f"{place}: max_retries is another name of max_attempts; give one of them "
+            f"(got max_attempts={format_value(options['max_attempts'])}, max_retries={format_value(other)})"
+        )
+    return {**options, "max_attempts": other}
 
 
 def _require(owner: object, name: str, expected: str, is_valid: Callable[[Any], bool]) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
 from trax.engine.retry import full_class_name
-from trax.errors import RemoteFailure, SecretUnreadable, StoreError, TraxError
+from trax.errors import RemoteFailure, RunTimedOut, SecretUnreadable, StoreError, TraxError
 from trax.records.result import ResultKind, RunResult
 from trax.records.states import CancelReason, State
 from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, RetryAfter, Train, set_current
@@ -68,6 +68,7 @@ def build_result(
     junctions: str | None = None,
 ) -> RunResult:
     """The result of a run with this outcome."""
+    outcome = judge_timeout(outcome, job.external_id, train, parts)
     if isinstance(outcome, Done):
         output = parts.parameters.output_to_save(train, outcome.value)
         return success_result(job, output, worker_id=worker_id, junctions=junctions)
@@ -94,10 +95,10 @@ def build_result(
                 gives_up=_gives_up(error, train),
                 delay=error.delay if isinstance(error, RetryAfter) else None,
             )
-        case Cancelled(reason, timed_out):
-            is_failure = timed_out and parts.settings.timeout_counts_as_failure
-            kind = ResultKind.FAILURE if is_failure else ResultKind.CANCELLED
-            return result(State.CANCELLED, kind, failure_exception="Cancelled", failure_reason=reason)
+        case Cancelled(reason):
+            return result(
+                State.CANCELLED, ResultKind.CANCELLED, failure_exception="Cancelled", failure_reason=reason
+            )
         case Interrupted(reason, delay):
             name = "Interrupted" if delay is None else "Snooze"
             return result(
@@ -109,6 +110,16 @@ def build_result(
             )
         case _:
             assert_never(outcome)
+
+
+def judge_timeout(outcome: Outcome[T], external_id: str, train: Train[Any, Any], parts: Parts) -> Outcome[T]:
+    """A run that exceeded its timeout has failed, unless the setting says that it was cancelled."""
+    if not isinstance(outcome, Cancelled):
+        return outcome
+    if not (outcome.timed_out and parts.settings.timeout_counts_as_failure):
+        return outcome
+    error = outcome.error if isinstance(outcome.error, RunTimedOut) else RunTimedOut(outcome.reason)
+    return Failed(error, describe(error, train=train.name, external_id=external_id, junction=None))
 
 
 def _class_names(error: BaseException) -> tuple[str, ...]:
@@ -246,6 +257,7 @@ class JobRunner:
     def _other_result(
         self, run: ActiveRun[Claimed], prepared: PreparedTrain, outcome: Outcome[Any], junctions: str | None
     ) -> RunResult:
+        outcome = judge_timeout(outcome, run.job.external_id, prepared.train, self._parts)
         if isinstance(outcome, Failed):
             _log_failure(run.job, outcome)
         result = build_result(
@@ -328,6 +340,7 @@ class JobRunner:
             if parts.hooks.has_start_hook(train):
                 await parts.hooks.call_start_hooks(self._store, HookTarget(train, job.metadata_id, job.input))
             outcome = await self._attempt_anywhere(prepared, run, value, span)
+            outcome = judge_timeout(outcome, job.external_id, train, parts)
             outcome = hide_in_outcome(outcome, run.secret_words)
         except asyncio.CancelledError:
             outcome = task_cancelled(train, run)

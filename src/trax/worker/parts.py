@@ -150,7 +150,7 @@ class Parts:
             services=Services(),
             submitters=Submitters(),
             parameters=parameters,
-            declarations=Declarations(parameters.input_writer),
+            declarations=Declarations(parameters.input_writer, parameters.find_train),
             activator=ManifestActivator(store, trains, parameters, live),
             entry_waiter=EntryWaiter(store, events),
             events=events,

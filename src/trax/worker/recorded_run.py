@@ -21,7 +21,7 @@ from trax.store.runs.claim import HeldRun
 from trax.train import Cancellation, Cancelled, Run, current, enter_run, result_of
 from trax.worker.active_run import RunProgress
 from trax.worker.hooks import HookTarget, hide_in_error
-from trax.worker.job_runner import build_result, handle_log_record, hide_in_outcome
+from trax.worker.job_runner import build_result, handle_log_record, hide_in_outcome, judge_timeout
 from trax.worker.loop import PAUSES
 from trax.worker.results import unwritable_result
 
@@ -203,6 +203,7 @@ class RecordedRun(Generic[Out]):
         self, target: HookTarget, progress: RunProgress, outcome: Outcome[Out], *, raises: bool = True
     ) -> Any:
         """Write the result, call the hooks, and return or raise what the caller gets."""
+        outcome = judge_timeout(outcome, progress.external_id, self._train, self._parts)
         junctions = self._parts.run_log.end_run(progress)
         self._parts.counters.count_run(self._train.name, perf_counter() - self._began)
         if self._span is not None:

@@ -371,7 +371,7 @@ class Worker:
         if self._is_stopping or self._has_missed_heartbeats():
             return request._replace(slots=0)
         # By default a job has as many attempts as this setting says; with one, a claim ahead risks a second.
-        may_wait = self._parts.settings.default_max_retries > 1
+        may_wait = self._parts.settings.default_max_attempts > 1
         return request._replace(ahead=self._pool.backlog_to_fill) if may_wait else request
 
     def _new_runner(self) -> JobRunner:

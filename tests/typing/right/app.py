@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
 from pydantic import BaseModel
 
@@ -47,7 +47,7 @@ async def greet(name: str) -> int:
     return len(name)
 
 
-@app.train(max_retries=5)
+@app.train(max_attempts=5)
 def mail(address: str, mailer: Mailer) -> None:
     print(address, mailer)
 
@@ -72,4 +72,5 @@ async def use() -> None:
     print(entry)
     assert_type(await (await app.queue(greet, "Ada")).wait(timeout=30), Metadata)
     assert_type(app.sync.run(greet, "Ada"), int)
+    assert_type(app.sync.run("greet", "Ada"), Any)
     assert_type(app.sync.queue(greet, "Ada"), QueuedEntry)

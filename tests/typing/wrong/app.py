@@ -18,12 +18,12 @@ async def greet(name: str) -> int:
 
 
 async def use() -> None:
-    await app.run(greet, 5)  # error: reportArgumentType
+    await app.run(greet, 5)  # error: reportArgumentType, reportCallIssue
     await app.queue(greet, 5)  # error: reportArgumentType
     await app.queue(greet, "Ada", prority=5)  # error: reportCallIssue
     await app.queue_many(greet, [5])  # error: reportArgumentType
     await app.queue_many(greet, ["Ada"], unique="key")  # error: reportCallIssue
-    app.sync.run(greet, b"Ada")  # error: reportArgumentType
+    app.sync.run(greet, b"Ada")  # error: reportArgumentType, reportCallIssue
     app.sync.queue(greet, None)  # error: reportArgumentType
     text: str = await app.run(greet, "Ada")  # error: reportAssignmentType
     print(text)

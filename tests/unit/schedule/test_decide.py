@@ -167,8 +167,8 @@ def test_a_manifest_gives_up_at_max_retries_but_never_without_a_failure(
 @pytest.mark.parametrize(
     ("failures", "reason"),
     [
-        (1, "failed once; max_retries is 1"),
-        (2, "failed 2 times in a row; max_retries is 1"),
+        (1, "failed once; max_attempts is 1"),
+        (2, "failed 2 times in a row; max_attempts is 1"),
     ],
 )
 def test_a_dead_letter_states_both_numbers(failures: int, reason: str) -> None:
@@ -187,7 +187,7 @@ def test_a_final_error_gives_up_with_the_actual_number_of_failures() -> None:
     ("in_a_row", "since", "decision"),
     [
         (1, 2, None),
-        (1, 3, ToDeadLetter("failed 3 times since the last intervention; max_retries is 3", 3)),
+        (1, 3, ToDeadLetter("failed 3 times since the last intervention; max_attempts is 3", 3)),
     ],
 )
 def test_failures_may_be_counted_over_the_successes_between_them(

@@ -54,7 +54,7 @@ def test_a_schedule_stores_only_the_declared_values(declarations: Declarations) 
 
 
 def test_every_option_reaches_the_declaration(declarations: Declarations) -> None:
-    retry = Retry(max_retries=5, delay=timedelta(seconds=10))
+    retry = Retry(max_attempts=5, delay=timedelta(seconds=10))
 
     assert scheduled(
         declarations,
@@ -78,7 +78,7 @@ def test_every_option_reaches_the_declaration(declarations: Declarations) -> Non
         group="etl",
         priority=31,
         enabled=True,
-        max_retries=5,
+        max_attempts=5,
         retry=retry,
         timeout=timedelta(minutes=10),
         misfire_policy=MisfirePolicy.DO_NOTHING,
@@ -192,36 +192,36 @@ def retried(**options: Any) -> Train[Table, str]:
 
 
 SLOW, QUICK = (
-    Retry(max_retries=9, delay=timedelta(hours=1)),
-    Retry(max_retries=2, delay=timedelta(seconds=1)),
+    Retry(max_attempts=9, delay=timedelta(hours=1)),
+    Retry(max_attempts=2, delay=timedelta(seconds=1)),
 )
 
 
 @pytest.mark.parametrize(
-    ("of_the_train", "of_the_schedule", "max_retries", "delay"),
+    ("of_the_train", "of_the_schedule", "max_attempts", "delay"),
     [
         ({}, {}, None, None),
-        ({"max_retries": 4}, {}, 4, None),
+        ({"max_attempts": 4}, {}, 4, None),
         ({"retry": SLOW}, {}, 9, SLOW.delay),
-        ({"retry": SLOW, "max_retries": 4}, {}, 4, SLOW.delay),
-        ({"retry": SLOW, "max_retries": 4}, {"max_retries": 0}, 0, SLOW.delay),
-        ({"retry": SLOW, "max_retries": 4}, {"retry": QUICK}, 2, QUICK.delay),
-        ({"max_retries": 4}, {"retry": QUICK, "max_retries": 1}, 1, QUICK.delay),
+        ({"retry": SLOW, "max_attempts": 4}, {}, 4, SLOW.delay),
+        ({"retry": SLOW, "max_attempts": 4}, {"max_attempts": 0}, 0, SLOW.delay),
+        ({"retry": SLOW, "max_attempts": 4}, {"retry": QUICK}, 2, QUICK.delay),
+        ({"max_attempts": 4}, {"retry": QUICK, "max_attempts": 1}, 1, QUICK.delay),
     ],
 )
 def test_the_nearest_word_about_retries_wins(
     declarations: Declarations,
     of_the_train: dict[str, Any],
     of_the_schedule: dict[str, Any],
-    max_retries: int | None,
+    max_attempts: int | None,
     delay: timedelta | None,
 ) -> None:
     declarations.schedule(retried(**of_the_train), "a", USERS, FIVE_MINUTES, **of_the_schedule)
 
     found = manifests(declarations)["a"]
-    assert found.max_retries == max_retries
+    assert found.max_attempts == max_attempts
     assert (found.retry and found.retry.delay) == delay
-    assert found.retry is None or found.retry.max_retries == max_retries
+    assert found.retry is None or found.retry.max_attempts == max_attempts
 
 
 def test_the_trains_timeout_is_used_where_the_schedule_has_none(declarations: Declarations) -> None:
@@ -290,7 +290,7 @@ def test_an_external_id_can_stand_in_an_address(declarations: Declarations, exte
         ("priority", -1, "priority must be"),
         ("priority", True, "priority must be"),
         ("enabled", 1, "enabled must be True or False"),
-        ("max_retries", -1, r"max_retries must be a whole number from 0 to 2147483647 \(got -1\)"),
+        ("max_attempts", -1, r"max_attempts must be a whole number from 0 to 2147483647 \(got -1\)"),
         ("retry", 3, r"retry must be a Retry \(got 3\)"),
         ("timeout", timedelta(0), "timeout must be a timedelta above 0"),
         ("timeout", timedelta.max, "timeout must be a timedelta above 0, up to 68 years"),

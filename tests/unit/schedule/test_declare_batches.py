@@ -96,7 +96,7 @@ def test_all_options_apply_to_every_item(declarations: Declarations) -> None:
     )
 
     for each in manifests(declarations).values():
-        assert (each.priority, each.max_retries, each.enabled) == (5, 7, False)
+        assert (each.priority, each.max_attempts, each.enabled) == (5, 7, False)
         assert each.misfire_policy is MisfirePolicy.DO_NOTHING
         assert each.misfire_threshold == timedelta(minutes=3)
         assert each.schedule
@@ -119,7 +119,7 @@ def test_an_item_may_have_options_of_its_own_which_have_the_last_word(declaratio
 
     found = manifests(declarations)
     assert [(each.priority, each.group) for each in found.values()] == [(5, "sync"), (20, "hot")]
-    assert [each.max_retries for each in found.values()] == [1, 1]
+    assert [each.max_attempts for each in found.values()] == [1, 1]
 
 
 def test_a_wrong_option_of_an_item_is_refused_by_the_manifests_name(declarations: Declarations) -> None:

@@ -105,7 +105,7 @@ def define_with(options: Any) -> Any:
         (redefine, "<train twice: double> is a train already"),
         (define_by_name, "train 'twice' has a name, but no route"),
         (define_from_a_function, "one function decorated with @junction"),
-        (lambda: define_with({"retries": 3}), "option 'retries'; did you mean 'max_retries'"),
+        (lambda: define_with({"attempts": 3}), "option 'attempts'; did you mean 'max_attempts'"),
         (lambda: define_with({"retry": 3}), "train 'twice': retry must be a Retry (got 3)"),
         (lambda: define_with({"aliases": ["a b"]}), "train 'twice': an alias must not contain spaces"),
     ],

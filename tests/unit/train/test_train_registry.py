@@ -74,8 +74,8 @@ def test_names_of_our_own_are_reserved() -> None:
         {"priority": -1},
         {"priority": 32},
         {"priority": True},
-        {"max_retries": -1},
-        {"max_retries": 1.5},
+        {"max_attempts": -1},
+        {"max_attempts": 1.5},
         {"timeout": timedelta()},
         {"timeout": 10},
         {"aliases": "text"},
@@ -98,8 +98,8 @@ def test_an_option_that_cannot_work_is_refused_where_it_is_made(options: dict[st
 @pytest.mark.parametrize(
     "values",
     [
-        {"max_retries": -1},
-        {"max_retries": True},
+        {"max_attempts": -1},
+        {"max_attempts": True},
         {"delay": timedelta(seconds=-1)},
         {"delay": 5},
         {"multiplier": 0.5},
@@ -122,13 +122,13 @@ def test_options_have_the_defaults_of_the_manual() -> None:
     assert train("greet", greet, aliases=["old"]).options.aliases == ("old",)
 
 
-def test_max_retries_has_the_last_word_over_retry() -> None:
-    default, own = Retry(max_retries=3), Retry(max_retries=1, delay=timedelta(seconds=1))
+def test_max_attempts_has_the_last_word_over_retry() -> None:
+    default, own = Retry(max_attempts=3), Retry(max_attempts=1, delay=timedelta(seconds=1))
 
     assert TrainOptions().retry_policy(default) is default
     assert TrainOptions(retry=own).retry_policy(default) is own
-    assert TrainOptions(retry=own, max_retries=7).retry_policy(default) == Retry(7, timedelta(seconds=1))
-    assert TrainOptions(max_retries=0).retry_policy(default) == Retry(max_retries=0)
+    assert TrainOptions(retry=own, max_attempts=7).retry_policy(default) == Retry(7, timedelta(seconds=1))
+    assert TrainOptions(max_attempts=0).retry_policy(default) == Retry(max_attempts=0)
 
 
 def test_a_train_shows_what_it_is() -> None:

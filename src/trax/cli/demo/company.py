@@ -164,7 +164,7 @@ def _write_to_customers(app: Trax) -> None:
 def _keep_in_stock(app: Trax) -> None:
     """Retries, dormant dependents, and a long run with progress."""
 
-    @app.train(retry=Retry(max_retries=OUTAGE + 2, delay=SECOND, multiplier=1.0))
+    @app.train(retry=Retry(max_attempts=OUTAGE + 2, delay=SECOND, multiplier=1.0))
     async def sync_warehouse(_shop: Shop) -> str:
         run = current()
         if run is not None and run.attempt <= OUTAGE:
@@ -213,7 +213,7 @@ def _keep_safe(app: Trax, closed_from: datetime, closed_until: datetime) -> None
 def _convert_prices(app: Trax) -> Train[Rates, int]:
     """A job that becomes a dead letter."""
 
-    @app.train(retry=Retry(max_retries=2, delay=SECOND))
+    @app.train(retry=Retry(max_attempts=2, delay=SECOND))
     def convert_prices(rates: Rates) -> int:
         if not rates.file.exists():
             raise FileNotFoundError(f"{rates.file} is missing")

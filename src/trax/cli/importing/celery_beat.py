@@ -22,7 +22,7 @@ GENERAL_REMARKS: Final = (
     "beat sends the next task while the last one is still running; in Trax it waits",
     "beat counts intervals from the last send, Trax from the creation of the manifest",
     "a task without time_limit has no timeout; timeout=NO_LIMIT does the same",
-    "Celery sets retries in the task's code; in Trax they are the option max_retries",
+    "Celery sets retries in the task's code; in Trax they are the option max_attempts",
 )
 LIMITS: Final = ("time_limit", "soft_time_limit")
 """Celery's time limits; the first one that is set becomes the timeout."""

@@ -219,7 +219,7 @@ def _record(row: Row[Any]) -> Manifest:
         schedule_type=ScheduleType(row.schedule_type),
         enabled=row.enabled,
         priority=row.priority,
-        max_retries=row.max_retries,
+        max_attempts=row.max_retries,
         timeout=None if row.timeout_seconds is None else duration_within_bounds(row.timeout_seconds),
         depends_on=row.parent_external_id,
         input=parse_json(row.input),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import case, func, select, union_all
 
+from trax.errors import RunTimedOut
 from trax.records.metadata import ADMINISTRATIVE_PREFIX
 from trax.records.states import ACTIVE, Origin, State
 from trax.store.dialect import id_document, ids_of
@@ -236,6 +237,12 @@ class TimedRun(NamedTuple):
     state: State
     attempt: int
     exempt: bool
+    exception: str | None
+
+    @property
+    def has_timed_out(self) -> bool:
+        """Whether it exceeded its timeout; in a simulation, nothing else cancels runs."""
+        return self.state is State.CANCELLED or self.exception == RunTimedOut.__name__
 
 
 def load_timed_runs(connection: Connection) -> list[TimedRun]:
@@ -253,7 +260,7 @@ def _select_timed_runs(dialect: str) -> Select[*tuple[Any, ...]]:
     due = func.coalesce(entry.c.scheduled_at, by_schedule, entry.c.created_at, type_=Utc).label("due_at")
     columns = (manifest.c.external_id, due, run.c.started_at, run.c.ended_at, run.c.state, run.c.attempt)
     return (
-        select(*columns, run.c.exempt)
+        select(*columns, run.c.exempt, run.c.failure_exception)
         .join(manifest, manifest.c.id == run.c.manifest_id)
         .join(entry, entry.c.id == run.c.entry_id)
         .order_by(due, run.c.id)

@@ -42,7 +42,7 @@ FAST_SETTINGS: Final[dict[str, Any]] = {
 GROUPS: Final = {"narrow": 2, "wide": 4}
 """Groups and their limits, for the crowd scenario."""
 
-RETRY: Final = Retry(max_retries=5, delay=timedelta(0))
+RETRY: Final = Retry(max_attempts=5, delay=timedelta(0))
 URL: Final = "TRAX_CONTRACT_URL"
 FOLDER: Final = "TRAX_CONTRACT_FOLDER"
 
@@ -82,7 +82,7 @@ class Workspace:
             self.log_event("ended", name)
             return name.upper()
 
-        @app.train(retry=RETRY, timeout=timedelta(seconds=1))
+        @app.train(max_attempts=1, timeout=timedelta(seconds=1))
         async def dawdle(name: str) -> None:
             """Waits forever."""
             self.log_event("began", name)

@@ -63,8 +63,8 @@ async def a_job_that_takes_too_long_is_stopped(harness: ScenarioHarness) -> None
         await harness.queue("late", train="dawdle")
         record = await harness.until_ended("late")
         await _wait_until_stopped(harness, "late")
-    expect(f"it ends as cancelled (got {record.state})", is_so=record.state is State.CANCELLED)
-    expect("the reason is a timeout", is_so="timed out" in str(record.failure_reason))
+    expect(f"it ends as failed (got {record.state})", is_so=record.state is State.FAILED)
+    expect("the reason is a timeout", is_so=record.failure_exception == "RunTimedOut")
 
 
 async def a_job_is_cancelled_by_a_person(harness: ScenarioHarness) -> None:

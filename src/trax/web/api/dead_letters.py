@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Self
 
 from fastapi import APIRouter
@@ -103,8 +102,12 @@ async def get_dead_letter(context: InjectedContext, dead_letter_id: PathId) -> R
 async def requeue_dead_letters(context: InjectedContext, body: Requeue) -> Response:
     """Requeue dead letters: by id, by fingerprint, or all awaiting intervention."""
     letters = context.app.dead_letters
-    requeue_selected = partial(letters.requeue, body.ids, fingerprint=body.fingerprint, limit=body.limit)
-    count = await (letters.requeue_all if body.all else requeue_selected)(body.note)
+    if body.ids is not None:
+        count = len(await letters.requeue(body.ids, body.note))
+    elif body.fingerprint is not None:
+        count = await letters.requeue(fingerprint=body.fingerprint, limit=body.limit, note=body.note)
+    else:
+        count = await letters.requeue_all(body.note)
     return requeue_response(RequeueResult(requeued=count, skipped=_skip_count(body.ids, count)))
 
 
@@ -112,8 +115,12 @@ async def requeue_dead_letters(context: InjectedContext, body: Requeue) -> Respo
 async def acknowledge_dead_letters(context: InjectedContext, body: Acknowledge) -> Response:
     """Acknowledge dead letters: by id, by fingerprint, or all awaiting intervention."""
     letters = context.app.dead_letters
-    acknowledge_selected = partial(letters.acknowledge, body.ids, fingerprint=body.fingerprint)
-    count = await (letters.acknowledge_all if body.all else acknowledge_selected)(body.note)
+    if body.ids is not None:
+        count = len(await letters.acknowledge(body.ids, body.note))
+    elif body.fingerprint is not None:
+        count = await letters.acknowledge(fingerprint=body.fingerprint, note=body.note)
+    else:
+        count = await letters.acknowledge_all(body.note)
     return acknowledge_response(AcknowledgeResult(acknowledged=count, skipped=_skip_count(body.ids, count)))
 
 
@@ -122,8 +129,8 @@ async def requeue_dead_letter(
     context: InjectedContext, dead_letter_id: PathId, body: RequeueOne | None = None
 ) -> Response:
     """Requeue one dead letter; 409 if it is already resolved."""
-    count = await context.app.dead_letters.requeue([dead_letter_id], body.note if body else None)
-    return await _resolution_response(context, dead_letter_id, count)
+    resolved = await context.app.dead_letters.requeue([dead_letter_id], body.note if body else None)
+    return await _resolution_response(context, dead_letter_id, resolved)
 
 
 @router.post("/{dead_letter_id:row_id}/acknowledge", response_model=DeadLetter)
@@ -131,16 +138,18 @@ async def acknowledge_dead_letter(
     context: InjectedContext, dead_letter_id: PathId, body: AcknowledgeOne
 ) -> Response:
     """Acknowledge one dead letter; 409 if it is already resolved."""
-    count = await context.app.dead_letters.acknowledge([dead_letter_id], body.note)
-    return await _resolution_response(context, dead_letter_id, count)
+    resolved = await context.app.dead_letters.acknowledge([dead_letter_id], body.note)
+    return await _resolution_response(context, dead_letter_id, resolved)
 
 
 def _skip_count(ids: list[int] | None, count: int) -> int:
     return 0 if ids is None else len(set(ids)) - count
 
 
-async def _resolution_response(context: InjectedContext, dead_letter_id: int, count: int) -> Response:
+async def _resolution_response(
+    context: InjectedContext, dead_letter_id: int, resolved: list[int]
+) -> Response:
     letter = await context.app.dead_letters.get(dead_letter_id)
-    if not count:
+    if not resolved:
         raise Refusal(problem(409, f"dead letter {dead_letter_id} is already {letter.status}"))
     return letter_response(mask_record(letter, context.mask))

@@ -68,7 +68,7 @@ async def cancel_executions(context: InjectedContext, body: Ids) -> Response:
     """Cancel executions that have not ended. One in progress stops within a heartbeat."""
     stopped = await context.app.executions.cancel(body.ids)
     skipped = len(set(body.ids)) - len(stopped)
-    return cancel_response(CancelledIds(cancelled=list(stopped), skipped=skipped))
+    return cancel_response(CancelledIds(cancelled=stopped, skipped=skipped))
 
 
 @router.post("/{metadata_id:row_id}/cancel", response_model=Metadata)

@@ -63,4 +63,4 @@ async def trigger_group(context: InjectedContext, name: GroupName) -> Response:
 async def cancel_group(context: InjectedContext, name: GroupName) -> Response:
     """Cancel all executions of the group that are in progress."""
     run_ids = await context.app.groups.cancel(name)
-    return cancel_response(CancelledIds(cancelled=list(run_ids)))
+    return cancel_response(CancelledIds(cancelled=run_ids))

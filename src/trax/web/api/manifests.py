@@ -82,7 +82,7 @@ async def trigger_manifest(
 async def cancel_manifest(context: InjectedContext, external_id: ExternalId) -> Response:
     """Cancel the executions of a manifest that are in progress."""
     run_ids = await context.app.manifests.cancel(external_id)
-    return cancel_response(CancelledIds(cancelled=list(run_ids)))
+    return cancel_response(CancelledIds(cancelled=run_ids))
 
 
 @router.delete("/{external_id:name}", status_code=204)

@@ -39,7 +39,7 @@ async def cancel_entries(context: InjectedContext, body: Ids) -> Response:
     """Cancel entries that are still queued. A dispatched entry has an execution: cancel that instead."""
     cancelled = await context.app.work_queue.cancel(body.ids)
     skipped = len(set(body.ids)) - len(cancelled)
-    return cancel_response(CancelledIds(cancelled=list(cancelled), skipped=skipped))
+    return cancel_response(CancelledIds(cancelled=cancelled, skipped=skipped))
 
 
 @router.post("/{entry_id:row_id}/cancel", response_model=WorkQueueEntry)

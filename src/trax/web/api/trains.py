@@ -46,7 +46,7 @@ class TrainSummary:
     output_type: str
     priority: int
     group: str | None
-    max_retries: int | None
+    max_attempts: int | None
     timeout: TextDuration | None
     cpu: bool
     submitter: str | None
@@ -101,17 +101,17 @@ def _summary_fields(train: Train[Any, Any]) -> dict[str, Any]:
         "output_type": name_of(train.output_type),
         "priority": options.priority,
         "group": options.group,
-        "max_retries": _max_retries(options),
+        "max_attempts": _max_attempts(options),
         "timeout": options.timeout,
         "cpu": options.cpu,
         "submitter": options.submitter,
     }
 
 
-def _max_retries(options: TrainOptions) -> int | None:
+def _max_attempts(options: TrainOptions) -> int | None:
     """The retry limit of the train; None if the settings decide."""
-    is_left_open = options.retry is None and options.max_retries is None
-    return None if is_left_open else options.retry_policy(Retry()).max_retries
+    is_left_open = options.retry is None and options.max_attempts is None
+    return None if is_left_open else options.retry_policy(Retry()).max_attempts
 
 
 router = APIRouter(prefix="/trains", tags=["trains"], route_class=JsonRoute)
@@ -141,7 +141,7 @@ class QueueRequest(RunRequest):
     delay: Delay | None = None
     at: Moment | None = None
     unique: Name | None = None
-    max_retries: WholeNumber | None = None
+    max_attempts: WholeNumber | None = None
     timeout: Duration | None = None
 
 
@@ -176,7 +176,7 @@ async def queue_train(context: InjectedContext, name: TrainName, body: QueueRequ
         "delay": body.delay,
         "at": body.at,
         "unique": body.unique,
-        "max_retries": body.max_retries,
+        "max_attempts": body.max_attempts,
         "timeout": body.timeout,
     }
     queued = await enqueue(context.app, name, _input(context, body), options)

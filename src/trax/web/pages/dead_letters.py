@@ -96,7 +96,7 @@ async def _apply_action(request: Request, form: Form, ids: list[int]) -> Message
             limit = whole_number("limit", form.get("limit"))
             return _requeue_message(await letters.requeue(fingerprint=fingerprint, limit=limit, note=note))
         case "requeue", _:
-            return _requeue_message(await letters.requeue(ids, note))
+            return _requeue_message(len(await letters.requeue(ids, note)))
         case "acknowledge", "yes":
             return _acknowledge_message(await letters.acknowledge_all(_require_note(note)))
         case "acknowledge", _ if fingerprint:
@@ -104,7 +104,7 @@ async def _apply_action(request: Request, form: Form, ids: list[int]) -> Message
                 await letters.acknowledge(fingerprint=fingerprint, note=_require_note(note))
             )
         case "acknowledge", _:
-            return _acknowledge_message(await letters.acknowledge(ids, _require_note(note)))
+            return _acknowledge_message(len(await letters.acknowledge(ids, _require_note(note))))
         case other, _:
             raise TraxError(f"unknown action {other!r}; expected requeue or acknowledge")
 

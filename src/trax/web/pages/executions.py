@@ -26,6 +26,7 @@ from trax.web.pages.rendering import Message, Preferences, current_time, row_ids
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trax.app.app import Trax
     from trax.records import LogLine, Metadata
     from trax.web.context import Form
 
@@ -83,7 +84,7 @@ async def execution(request: Request, metadata_id: int) -> Response:
         more_lines=lines[line_count - 1].id if len(lines) > line_count else None,
         can_rerun=_can_rerun(run, request),
         save_inputs=settings.save_inputs,
-        save_outputs=settings.save_outputs,
+        no_output=_explain_no_output(run, app),
     )
 
 
@@ -117,6 +118,15 @@ def count_fitting_lines(lines: Sequence[LogLine]) -> int:
     """How many lines fit on the page; at least one if there are any."""
     lengths = accumulate(len(line.message) + len(line.exception or "") for line in lines[:SHOWN_LINES])
     return max(sum(length <= SHOWN_CHARACTERS for length in lengths), min(1, len(lines)))
+
+
+def _explain_no_output(run: Metadata, app: Trax) -> str:
+    """Why a record has no output, as far as it is known in this process."""
+    if not app.parts.settings.save_outputs:
+        return "Outputs are not saved: the setting save_outputs is off."
+    if run.train in app.trains and not app.trains.get(run.train).options.save_outputs:
+        return "Outputs of this train are not saved: its option save_outputs is off."
+    return "No output."
 
 
 def _can_rerun(run: Metadata, request: Request) -> bool:

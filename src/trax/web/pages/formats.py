@@ -57,9 +57,9 @@ def share(part: float | None) -> str:
     return f"{percent:.1f} %".replace(".0 %", " %")
 
 
-def failure_limit(max_retries: int) -> str:
+def failure_limit(max_attempts: int) -> str:
     """After how many failures a job becomes a dead letter."""
-    return "the first failure" if max_retries <= 1 else f"{max_retries:,} failures in a row"
+    return "the first failure" if max_attempts <= 1 else f"{max_attempts:,} failures in a row"
 
 
 def sentence(text: str) -> str:

@@ -47,7 +47,7 @@ async def change_entry(request: Request, entry_id: int) -> Response:
 
 
 async def _cancel(request: Request, ids: Sequence[int]) -> Message:
-    count = await context_of(request).app.work_queue.cancel(ids)
+    count = len(await context_of(request).app.work_queue.cancel(ids))
     skipped = len(set(ids)) - count
     tail = f"; {skipped} skipped: no longer queued" if skipped else ""
     return Message(f"{count_noun(count, 'entry', 'entries')} cancelled{tail}", is_good=count > 0)

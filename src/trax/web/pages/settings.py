@@ -29,7 +29,7 @@ router = APIRouter()
 SECTIONS: Final = {
     "manifest_manager_enabled": "Loops",
     "max_active_jobs": "Dispatcher",
-    "default_max_retries": "Failures and retries",
+    "default_max_attempts": "Failures and retries",
     "recover_stuck_jobs_on_startup": "Startup",
     "local_worker_count": "Workers",
     "save_inputs": "Records",

@@ -197,7 +197,7 @@ def _facts(about: TrainSummary) -> list[tuple[str, str]]:
         ("Aliases", ", ".join(about.aliases)),
         ("Priority", str(about.priority)),
         ("Group", about.group or ""),
-        ("Gives up after", "" if about.max_retries is None else failure_limit(about.max_retries)),
+        ("Gives up after", "" if about.max_attempts is None else failure_limit(about.max_attempts)),
         ("Timeout", span(about.timeout) if about.timeout else ""),
         ("Executed by", about.submitter or ("own process" if about.cpu else "")),
     ]

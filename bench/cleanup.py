@@ -24,7 +24,7 @@ from bench.figures import Sheet, percentile, row
 from bench.history import TRAINS, Job, Size, long_app, work
 from bench.options import Options
 from trax.inspect.verify import verify
-from trax.server.loops import clean_metadata_now
+from trax.server.duties import clean_metadata_now
 from trax.store import Store
 from trax.store.gate_memory import GateMemory
 from trax.testing.postgres import postgres_server

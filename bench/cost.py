@@ -28,12 +28,12 @@ from bench.explain import explained_statements
 from bench.options import Options
 from trax import Retry, Trax, current, every, junction
 from trax.remote.receiver import OpenSubmitters
-from trax.server.loops import DispatchLoop, clean_metadata_now
+from trax.server.duties import build_duties, clean_metadata_now
 from trax.server.roles import ProcessDuties, ProcessRole
 from trax.server.start import start
 from trax.store import Store, postgresql
 from trax.testing.postgres import postgres_server
-from trax.worker.loop import Loop
+from trax.worker.loop import DutyLoops, Loop
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -243,8 +243,9 @@ async def driven_server(url: str, *, manifests: int = 0) -> AsyncGenerator[Drive
     store = (await parts.store.open()).engine_lane
     worker = await Worker.start(parts, store, slots=2 * JOBS, dispatches=True)
     duties = ProcessDuties(parts, store, ProcessRole.ALL, worker, OpenSubmitters(), None)
-    apart = DispatchLoop(parts, store).loop
-    loops = {loop.name: loop for loop in duties.loops} | {APART: apart}
+    apart = DutyLoops(parts.events)
+    apart.add(build_duties(parts, store, apart.turns_of))
+    loops = {loop.name: loop for loop in duties.loops} | {APART: apart.turns_of("job_dispatcher")}
     server = DrivenServer(app, store, worker, loops, now)
     await start(store, parts.declarations.timetable(), parts.settings, app=parts.name)
     try:

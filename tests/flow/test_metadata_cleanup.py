@@ -16,7 +16,7 @@ from trax import engine, every
 from trax.engine.metadata_cleanup import ADMINISTRATIVE_TRAINS, MetadataCleanupResult
 from trax.records.metadata import ADMINISTRATIVE_PREFIX as PREFIX
 from trax.records.work_queue_entry import new_external_id
-from trax.server.loops import clean_metadata_now
+from trax.server.duties import clean_metadata_now
 from trax.store import dialect
 from trax.store.runs.cleanup import BEGINNING, select_ended
 from trax.store.schema import tables

@@ -14,8 +14,8 @@ from tests.support.running import run_queued
 
 from trax import Cancel, Item, Retry, Snooze, cron, current, every, exclude
 from trax.records import ScheduleType
-from trax.server import loops
-from trax.server.loops import repair_now
+from trax.server import duties
+from trax.server.duties import repair_now
 from trax.store.dialect import is_sqlite
 from trax.store.manifests import manifest_due
 from trax.store.schema import tables
@@ -132,12 +132,12 @@ async def test_a_manifest_this_server_cannot_evaluate_is_repaired(harness: Manag
 async def test_the_watchdog_runs_soon_after_the_start_and_every_five_minutes(harness: ManagerHarness) -> None:
     silence(harness, "hourly")
 
-    loop = loops.watchdog(harness.app.parts, harness.store)
-    await loop._turn()  # pyright: ignore[reportPrivateUsage]
+    watchdog = duties.watchdog(harness.app.parts, harness.store)
+    await watchdog.turn()
 
     assert (await harness.manifest("hourly")).next_due_at == TEN
-    assert loop._poll_seconds() == 300  # pyright: ignore[reportPrivateUsage]
-    assert loop._first_after == loops.HOUSEKEEPING_DELAY_SECONDS  # pyright: ignore[reportPrivateUsage]
+    assert watchdog.poll_seconds() == 300
+    assert watchdog.first_after == duties.HOUSEKEEPING_DELAY_SECONDS
 
 
 NAMES = ("hourly", "after", "daily", "often", "never", "once", "load-x", "load-y")

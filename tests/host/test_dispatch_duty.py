@@ -11,9 +11,9 @@ from trax import Trax
 from trax.engine.job_dispatcher import DispatchResult
 from trax.errors import StoreUnavailable
 from trax.events import Topic
-from trax.server.loops import DispatchLoop
 from trax.store import Store
 from trax.store.gate_memory import Candidate, GateBounds, GateMemory, QueueBound
+from trax.worker.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,18 +68,31 @@ class Gate:
         return None
 
 
-class Watched(DispatchLoop):
+class Requested:
+    """The turns of a dispatcher, which counts how often it wakes itself."""
+
+    is_stopping = False
+
+    def __init__(self) -> None:
+        self.is_requested = True
+        self.wakes = 0
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+
+class Watched(Dispatcher):
     """Counts the turns that somebody asked for."""
 
     def __init__(self, gate: Gate) -> None:
         store: Any = gate
-        super().__init__(Trax("memory://").parts, store)
-        self.wakes = 0
-        self.loop.wake = self._count
+        self.turns = Requested()
+        super().__init__(Trax("memory://").parts, store, self.turns)
         self._memory = GateMemory(lambda: 0.0)
 
-    def _count(self) -> None:
-        self.wakes += 1
+    @property
+    def wakes(self) -> int:
+        return self.turns.wakes
 
     def count_servers(self, workers: int) -> None:
         """So many workers and schedulers there were when a cycle last counted them."""
@@ -116,17 +129,17 @@ async def test_a_slot_freed_during_a_refusal_requests_another_turn(gate: Gate) -
     dispatching = Watched(gate)
     gate.result = REFUSED
 
-    assert await dispatching.turn() is None
+    assert (await dispatching.turn()).next_in is None
 
     gate.meanwhile = dispatching.on_runs_ended
-    assert await dispatching.turn() == 0
+    assert (await dispatching.turn()).next_in == 0
 
 
 async def test_a_slot_freed_without_a_refusal_requests_no_turn(gate: Gate) -> None:
     dispatching = Watched(gate)
     gate.meanwhile = dispatching.on_runs_ended
 
-    assert await dispatching.turn() is None
+    assert (await dispatching.turn()).next_in is None
 
 
 async def test_a_poll_reads_the_queue_from_its_start(gate: Gate) -> None:
@@ -141,7 +154,7 @@ async def test_a_poll_reads_the_queue_from_its_start(gate: Gate) -> None:
     assert dispatching.bounds == bounds, "it was woken"
 
     dispatching.remember(bounds)
-    dispatching.loop.is_requested = False
+    dispatching.turns.is_requested = False
     await dispatching.turn()
     assert dispatching.bounds == GateBounds()
 

@@ -10,8 +10,7 @@ from tests.support import listing
 
 from trax import Trax, every
 from trax.records import QueueStatus
-from trax.server import loops as server_loops
-from trax.worker import loop as worker_loops
+from trax.server.duties import build_duties
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from trax.records import WorkQueueEntry
     from trax.store import Connection, Store
-    from trax.worker.loop import Loop
+    from trax.worker.duties import Duty
 
 A_FEW = 5.0
 
@@ -36,12 +35,25 @@ class Counter:
         if not statement.startswith("BEGIN"):
             self.statements.append(statement)
 
-    async def of_a_poll(self, loop: Loop) -> int:
+    async def of_a_poll(self, duty: Duty) -> int:
         """How many statements a turn costs that nobody asked for."""
-        loop.is_requested = False
         before = len(self.statements)
-        await loop._turn()  # pyright: ignore[reportPrivateUsage]
+        await duty.turn()
         return len(self.statements) - before
+
+
+class Polls:
+    """Turns that nothing has requested."""
+
+    is_requested = False
+    is_stopping = False
+
+    def wake(self) -> None:
+        """Every turn is a poll."""
+
+
+def polled_duties(app: Trax, store: Store, **options: Any) -> dict[str, Duty]:
+    return {duty.name: duty for duty in build_duties(app.parts, store, lambda _: Polls(), **options)}
 
 
 @pytest.fixture
@@ -60,19 +72,13 @@ async def test_an_idle_server_runs_a_few_queries_a_second_in_all_roles_together(
     store, parts = await app.parts.store.open(), app.parts
     worker = await Worker.start(parts, store)
     counter = Counter(store)
-    dispatching = server_loops.DispatchLoop(parts, store)
-    loops = [
-        server_loops.manager(parts, store),
-        dispatching.loop,
-        worker_loops.claimer(parts, worker),
-        worker_loops.finisher(parts, store, worker, wake_dispatcher=dispatching.on_runs_ended),
-        worker_loops.heartbeat(parts, worker),
-    ]
+    of_worker = polled_duties(app, store, schedules=False, row=worker)
+    of_scheduler = polled_duties(app, store)
+    names = ("manifest_manager", "job_dispatcher")
 
     a_second = 0.0
-    for loop in loops:
-        poll_seconds = loop._poll_seconds()  # pyright: ignore[reportPrivateUsage]
-        a_second += await counter.of_a_poll(loop) / poll_seconds
+    for duty in (*of_worker.values(), *(of_scheduler[name] for name in names)):
+        a_second += await counter.of_a_poll(duty) / duty.poll_seconds()
 
     await worker.unregister()
     assert 0 < a_second <= A_FEW
@@ -82,7 +88,7 @@ async def test_an_idle_dispatcher_leaves_the_gate_lock_and_runs_two_queries_at_m
     store = await app.parts.store.open()
     counter = Counter(store)
 
-    assert await counter.of_a_poll(server_loops.DispatchLoop(app.parts, store).loop) <= 2
+    assert await counter.of_a_poll(polled_duties(app, store)["job_dispatcher"]) <= 2
 
     assert not [statement for statement in counter.statements if "gate_lock" in statement]
 
@@ -92,7 +98,7 @@ async def test_a_poll_finds_an_entry_without_a_notification(app: Trax) -> None:
     await Worker.start(app.parts, store)
     await app.queue(app.trains.get("note"), "x")
 
-    await Counter(store).of_a_poll(server_loops.DispatchLoop(app.parts, store).loop)
+    await Counter(store).of_a_poll(polled_duties(app, store)["job_dispatcher"])
 
     (entry,) = await store.ask(_dispatched)
     assert entry.metadata_id is not None

@@ -11,9 +11,10 @@ from tests.support.waiting import until
 from trax import Retry, Trax, every
 from trax.errors import DefinitionError, InvalidUrl, TraxError
 from trax.records import State
-from trax.server import loops, roles
+from trax.server import duties
 from trax.store import workers
 from trax.store.manifests import manifest_rows
+from trax.worker import loop
 
 if TYPE_CHECKING:
     from trax.store import Store
@@ -60,7 +61,7 @@ async def test_a_queued_job_runs_at_once(app: Trax) -> None:
 async def test_a_job_that_cancels_every_task_of_the_process_stops_no_loop(
     app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(roles, "RESTART_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "RESTART_SECONDS", 0.0)
 
     @app.train(retry=Retry(max_attempts=1))
     async def cancel_all(_number: int) -> None:
@@ -241,8 +242,8 @@ async def test_a_server_publishes_its_manifests_and_retires_the_rest_after_other
 ) -> None:
     if url == "memory://":
         return  # another app cannot see it
-    monkeypatch.setattr(loops, "HOUSEKEEPING_DELAY_SECONDS", 0)
-    monkeypatch.setattr(loops, "RETIRE_SECONDS", 0.1)
+    monkeypatch.setattr(duties, "HOUSEKEEPING_DELAY_SECONDS", 0)
+    monkeypatch.setattr(duties, "RETIRE_SECONDS", 0.1)
     old, new = (Trax(url, name="shop", polling_interval=timedelta(hours=1)) for _ in range(2))
     for app, names in ((old, ("stays", "goes")), (new, ("stays",))):
 

@@ -14,7 +14,7 @@ from tests.support.web_app import NOON, browser, railway, web_app
 from trax.cli import main
 from trax.errors import InvalidSetting
 from trax.inspect.status import status
-from trax.server.loops import repair_now
+from trax.server.duties import repair_now
 from trax.settings import Settings
 from trax.store import settings as rows
 from trax.store.runs.rescue import end_suspended

@@ -13,7 +13,7 @@ from tests.support.waiting import until
 from trax import Cancel, NotFound, Trax, every, junction
 from trax.records.listing import Count
 from trax.records.stats import Point
-from trax.server.loops import NO_SCHEDULER_AFTER, update_totals
+from trax.server.duties import NO_SCHEDULER_AFTER, update_totals
 from trax.store import stats
 from trax.store.schema import tables
 from trax.testing import Harness

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, select
 from tests.support.waiting import until
 
 from trax import Trax
-from trax.server import loops
+from trax.server import duties
 from trax.store import groups
 from trax.store.schema import tables
 from trax.store.url import parse_url
@@ -98,7 +98,6 @@ async def test_an_entry_of_an_open_transaction_gets_the_new_priority(
 
     await railway.advance(seconds=1)
     assert (await railway.cycle("manifest_manager")).stale_priorities
-    assert railway.apply() == 1
 
     assert railway.priorities == {"first": 20, "lent": 20}
 
@@ -135,13 +134,13 @@ async def test_a_transaction_started_after_the_change_does_not_prolong_it(
 
 
 async def test_the_managers_loop_applies_it(railway: Railway, callers: Engine) -> None:
-    loop = loops.manager(railway.app.parts, railway.store)
+    manager = duties.manager(railway.app.parts, railway.store)
     with callers.connect() as lent:
         railway.app.sync.queue("greet", "lent", connection=lent)
         await railway.app.groups.update("mail", priority=20)
         lent.commit()
 
-    await loop._turn()  # pyright: ignore[reportPrivateUsage]
+    await manager.turn()
 
     assert railway.priorities == {"first": 20, "lent": 20}
 

@@ -16,7 +16,7 @@ from tests.support.waiting import until
 
 from trax import Trax
 from trax.errors import StoreUnavailable
-from trax.server import loops
+from trax.server import duties
 from trax.store import Store
 from trax.store.runs.rescue import end_suspended
 from trax.testing import Harness
@@ -52,11 +52,11 @@ async def test_the_gate_of_a_suspended_process_is_opened_for_the_others(
     async with Harness(app) as h:
         await app.queue(work, 1)
         store = await app.parts.store.open()
-        rescue = loops.session_reaper(app.parts, store)
+        reaper = duties.session_reaper(app.parts, store)
 
         async with asyncio.timeout(30):
             while store.read(is_there, suspended):
-                await rescue._turn()  # pyright: ignore[reportPrivateUsage]
+                await reaper.turn()
 
         assert (await h.cycle("job_dispatcher")).has_changes
 

@@ -13,6 +13,7 @@ from tests.support.simulated_world import run_world
 
 from trax.engine import finish, job_dispatcher, metadata_cleanup
 from trax.engine.capacity import Capacity, select_within
+from trax.inspect.simulated_worker import SimulatedPool
 from trax.inspect.virtual_server import VirtualServer
 from trax.records.result import ResultKind
 from trax.schedule import decide
@@ -166,7 +167,8 @@ def test_a_stop_that_leaves_no_time_to_end(monkeypatch: pytest.MonkeyPatch) -> N
 
     def stop_at_once(self: VirtualServer) -> None:
         stop(self)
-        self._interrupt_all()  # pyright: ignore[reportPrivateUsage]
+        if self.worker is not None:
+            self.worker.pool.interrupt_all("the worker stops")
 
     monkeypatch.setattr(VirtualServer, "stop", stop_at_once)
 
@@ -174,18 +176,9 @@ def test_a_stop_that_leaves_no_time_to_end(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_stopping_server_that_still_claims(monkeypatch: pytest.MonkeyPatch) -> None:
-    build_request: Callable[[VirtualServer], Any] = VirtualServer._claim_request  # pyright: ignore[reportPrivateUsage]
-
-    def claim_as_before(self: VirtualServer) -> Any:
-        was_stopping, self.is_stopping = self.is_stopping, False
-        request = build_request(self)
-        self.is_stopping = was_stopping
-        return request
-
     def stop_but_claim(self: VirtualServer) -> None:
         self.is_stopping = True
 
-    monkeypatch.setattr(VirtualServer, "_claim_request", claim_as_before)
     monkeypatch.setattr(VirtualServer, "stop", stop_but_claim)
 
     assert "promise 8" in events_of_failure()
@@ -210,13 +203,12 @@ def test_records_that_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_that_is_executed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin: Callable[[VirtualServer, Any], None] = VirtualServer._begin  # pyright: ignore[reportPrivateUsage]
+    begin = SimulatedPool.add
 
-    def begin_twice(self: VirtualServer, jobs: Iterable[Claimed]) -> None:
-        jobs = list(jobs)
+    def begin_twice(self: SimulatedPool, jobs: Sequence[Claimed]) -> None:
         begin(self, [*jobs, *jobs])
 
-    monkeypatch.setattr(VirtualServer, "_begin", begin_twice)
+    monkeypatch.setattr(SimulatedPool, "add", begin_twice)
 
     assert "promise 2" in events_of_failure()
 

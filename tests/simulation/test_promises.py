@@ -23,7 +23,7 @@ from tests.support.simulated_world import PROFILES, STEPS, fault_at
 
 from trax.inspect.simulation import EventLog, TransactionFault
 
-WORLDS = [*(("quiet", seed) for seed in range(1, 4)), *(("short", seed) for seed in range(1, 6))]
+WORLDS = [*(("quiet", seed) for seed in range(1, 4)), *(("short", seed) for seed in range(1, 7))]
 EVENTS = ("SIGTERM", "crash", "deploy", "lost notification", "outage", "suspension")
 SAME, OTHER = ("short", 1), ("short", 2)
 

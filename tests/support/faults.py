@@ -27,7 +27,7 @@ from trax.errors import StoreUnavailable, TraxError
 from trax.records.result import ResultKind, RunResult
 from trax.records.states import State
 from trax.schedule.builder import Declarations
-from trax.server.loops import manage_now
+from trax.server.duties import manage_now
 from trax.server.start import start
 from trax.store import workers
 from trax.store.runs import claim

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from tests.support import reference_worker
 from tests.support.preloaded_engine import PreloadedEngine
 
-from trax.events import Topic
 from trax.remote.receiver import Receiver
-from trax.worker import loop as worker_loops
+from trax.worker import duties
+from trax.worker.loop import DutyLoops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from trax import Submission, Trax
     from trax.testing.submitter_contract import Workspace
+    from trax.worker.duties import Duty
 
 
 class Letters:
@@ -76,11 +77,12 @@ class Here(LetterEngine):
 class Struck:
     """What `app.receiving()` makes, taken apart: it may end without a word to anybody."""
 
-    def __init__(self, app: Trax, receiver: Receiver, mail: Path, finishing: worker_loops.Loop) -> None:
+    def __init__(self, app: Trax, receiver: Receiver, mail: Path, finisher: Duty) -> None:
         self._app = app
         self._receiver = receiver
-        self._loops = [finishing, worker_loops.heartbeat(app.parts, receiver)]
-        self._forget = app.parts.events.listen(Topic.ENDED, finishing.wake)
+        self._duties = DutyLoops(app.parts.events)
+        self._duties.add([finisher, duties.heartbeat(app.parts, receiver)])
+        self._loops = self._duties.loops
         self._reading = asyncio.create_task(self._read(mail))
         self._tasks = [asyncio.create_task(loop.run()) for loop in self._loops]
 
@@ -89,7 +91,7 @@ class Struck:
         app = site.app()
         store = await app.parts.store.open()
         receiver = await Receiver.start(app.parts, store, 20)
-        return cls(app, receiver, mail, worker_loops.finisher(app.parts, store, receiver))
+        return cls(app, receiver, mail, duties.finisher(app.parts, store, receiver))
 
     async def end(self) -> None:
         await self._no_more_letters()
@@ -98,7 +100,7 @@ class Struck:
             loop.stop()
         await asyncio.gather(*self._tasks)
         await self._receiver.unregister()
-        self._gone()
+        await self._gone()
 
     async def strike(self) -> None:
         """Nobody beats, nothing is written: what it ran is left in progress, as by a process that died."""
@@ -109,10 +111,10 @@ class Struck:
         await asyncio.gather(*self._tasks, *runs, return_exceptions=True)
         self._receiver._watch.stop()
         self._receiver._pool.close()
-        self._gone()
+        await self._gone()
 
-    def _gone(self) -> None:
-        self._forget()
+    async def _gone(self) -> None:
+        await self._duties.stop()
         self._app.close()
 
     async def _no_more_letters(self) -> None:

@@ -66,13 +66,11 @@ class PostgresqlSimulation(Simulation):
         return complete(coroutine)
 
     @contextmanager
-    def transaction(self, server: VirtualServer | None, step: str) -> Generator[None]:
-        fault = None
+    def transaction(self, server: VirtualServer, step: str) -> Generator[None]:
         if not self.is_database_up:
             raise StoreUnavailable("the database is unavailable")
-        if server is not None:
-            fault = self.faults.of_transaction(server, step)
-        if fault is not None and server is not None:
+        fault = self.faults.of_transaction(server, step)
+        if fault is not None:
             self.event_log.add(self.now, server.name, "%s: %s", step, fault.value)
         if fault is TransactionFault.CRASH_BEFORE:
             raise ServerCrash
@@ -86,5 +84,5 @@ class PostgresqlSimulation(Simulation):
             self.settle(step, server)  # it may be committed although there was an error
         if fault is TransactionFault.CRASH_AFTER:
             raise ServerCrash
-        if fault is TransactionFault.PAUSE_AFTER and server is not None:
+        if fault is TransactionFault.PAUSE_AFTER:
             server.suspend(self.faults.pause_seconds())

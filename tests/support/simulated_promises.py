@@ -130,8 +130,8 @@ class Stop(NamedTuple):
     run_ids: frozenset[int]
 
 
-class BrokenPromise(AssertionError):
-    """Something that must never happen has happened."""
+class BrokenPromise(BaseException):
+    """Something that must never happen has happened. No code of the engine may catch it."""
 
 
 class Promises(Observer):
@@ -253,7 +253,7 @@ class Promises(Observer):
         """Only the holder ends a run; others only when it is silent, and an operator before the start."""
         self.counts[f"runs {new.state}"] += 1
         server = self._server
-        if self._step in ("flush", "dispatch"):
+        if self._step in ("finish", "call_together"):
             if server is None or old.worker_id != server.worker_id or old.state != "in_progress":
                 self.fail(3, f"run {run_id} was ended by {server and server.name}, who did not hold it")
                 return
@@ -292,7 +292,7 @@ class Promises(Observer):
         if change.new is None:
             beat = self.tables.workers.pop(change.id)
             silent_since = utc_text(self.simulation.now - self._setting("worker_lost_after"))
-            if self._step != "leave" and beat >= silent_since:
+            if self._step != "remove" and beat >= silent_since:
                 self.fail(7, f"worker {change.id} was declared lost, and was not silent")
             return
         self.tables.workers[change.id] = change.new[0]

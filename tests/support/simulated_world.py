@@ -51,22 +51,24 @@ FAULTS: Final = (
 )
 LARGEST_CHANCE: Final = 0.8
 STEPS: Final = (
-    "announce",
+    "add",
+    "announce_capacity",
+    "call_together",
     "claim",
-    "clean_dead_letters",
-    "clean_metadata",
-    "dispatch",
-    "flush",
-    "heartbeat",
-    "leave",
-    "manage",
+    "clean_dead_letters_now",
+    "clean_metadata_now",
+    "dispatch_now",
+    "finish",
+    "manage_now",
+    "notify_others",
+    "record_heartbeat",
     "register",
-    "retire",
-    "start",
-    "totals",
-    "watchdog",
+    "remove",
+    "repair_now",
+    "retire_now",
+    "start_up",
 )
-"""The transactions of servers. `apply_priorities` is not among them: only PostgreSQL needs it."""
+"""The transactions of servers, by function, but for `apply_priorities`: only PostgreSQL needs it."""
 ROLES: Final[tuple[Role, ...]] = ("all", "scheduler", "worker")
 
 
@@ -403,7 +405,7 @@ def _run_world(world: World, profile: str) -> World:
     try:
         with wrong_clocks(world.simulation):
             world.run()
-    except Exception as error:
+    except (Exception, BrokenPromise) as error:
         command = f".venv/bin/python -m tests.simulation.soak --profile {profile} --seed {world.seed}"
         if isinstance(world.simulation, PostgresqlSimulation):
             command += " --postgresql"

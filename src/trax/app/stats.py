@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from math import ceil
@@ -29,8 +28,9 @@ from trax.records.stats import (
     success_rate,
 )
 from trax.schedule.validate import FLAG, PAGE, Requirement, check_names
-from trax.server.loops import NO_SCHEDULER_AFTER, totals_updater, update_totals
+from trax.server.duties import NO_SCHEDULER_AFTER, totals_updater, update_totals
 from trax.store import dialect, groups, listing, stats, workers
+from trax.worker.loop import DutyLoops
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
@@ -140,13 +140,13 @@ class Stats:
     @asynccontextmanager
     async def keep_up_in_background(self) -> AsyncGenerator[None]:
         """Call `keep_up` during the block, whenever the schedulers are late with it."""
-        loop = totals_updater(await self._parts.store.open(), min_age=NO_SCHEDULER_AFTER)
-        keeping = asyncio.create_task(loop.run(), name=f"trax {loop.name}")
+        loops = DutyLoops(self._parts.events)
+        loops.add([totals_updater(await self._parts.store.open(), min_age=NO_SCHEDULER_AFTER)])
+        loops.start()
         try:
             yield
         finally:
-            loop.stop()
-            await keeping
+            await loops.stop()
 
     async def _read(self, read: Callable[..., T], *arguments: Any, admin: bool) -> T:
         FLAG("admin", admin)

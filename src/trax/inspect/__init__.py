@@ -23,7 +23,8 @@ Simulate
 simulate.py          the simulated runs of an app's manifests (`trax simulate`)
 forecast_figures.py  their lateness, the use of limits, the duration of chains
 gantt.py             a chart of one simulated day
-simulation.py        its virtual clock and order of events; its duties, and what trains do
+simulation.py        its virtual clock and order of events; the turns of duties
 simulated_store.py   its database in memory
-virtual_server.py    a server of a simulation: the turns of its duties
+virtual_server.py    a server of a simulation
+simulated_worker.py  its worker, in which the ends of runs are drawn
 """

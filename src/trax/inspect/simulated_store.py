@@ -46,16 +46,21 @@ class InlineStore(Store):
 
 
 class ServerStore(InlineStore):
-    """The store of a simulation as one duty of a server uses it, with the faults of its transactions."""
+    """The store of a simulation as one server uses it, with the faults of its transactions.
 
-    def __init__(self, simulation: Simulation, server: VirtualServer, step: str) -> None:
+    A transaction is named after its function.
+    """
+
+    def __init__(self, simulation: Simulation, server: VirtualServer) -> None:
         vars(self).update(vars(simulation.store))
-        self._simulation, self._server, self._step = simulation, server, step
+        self._simulation, self._server = simulation, server
 
     async def call(
         self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        return self._simulation.transact(self._server, self._step, function, *args, **kwargs)
+        step = getattr(function, "__name__", "transaction").strip("_")
+        with self._simulation.transaction(self._server, step):
+            return self._simulation.store.run(function, *args, **kwargs)
 
     async def ask(
         self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -63,7 +68,7 @@ class ServerStore(InlineStore):
         return self._simulation.read(function, *args, **kwargs)
 
     async def call_together(self, *statements: BoundStatement) -> list[Rows]:
-        with self._simulation.transaction(self._server, self._step):
+        with self._simulation.transaction(self._server, "call_together"):
             return await self._simulation.store.call_together(*statements)
 
 

@@ -2,8 +2,8 @@
 
 The events are transactions of the real engine, run by the servers in `virtual_server.py`. Only time, the work
 of trains and faults are virtual: a `Workload` draws what the code of trains does. No thread is started and
-nothing waits, so the same seed gives the same events in the same order. `Duties` says when each duty of a
-server runs again: after a wake-up, at a moment, or at a poll.
+nothing waits, so the same seed gives the same events in the same order. `VirtualDuties` runs the duties of a
+server: a turn follows after a wake-up, when the last turn says so, or at a poll.
 
 Not simulated: `app.run`, handing over to remote engines, jobs in other processes, and connections.
 """
@@ -13,9 +13,7 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import partial
@@ -29,7 +27,7 @@ from trax.train import Cancelled, Done, Failed, Interrupted, Outcome
 from trax.train.outcome import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Iterable
+    from collections.abc import Callable, Coroutine, Generator, Iterable
 
     from trax.clock import Clock
     from trax.events import Topic
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from trax.store import Connection
     from trax.store.announce import Announcer
     from trax.store.runs.claim import Claimed
+    from trax.worker.duties import Duty, DutyKind
 
 
 P = ParamSpec("P")
@@ -90,8 +89,8 @@ class Observer:
         """A server starts to execute a run."""
 
 
-class ServerCrash(Exception):
-    """The server stops here, and forgets everything in its memory."""
+class ServerCrash(BaseException):
+    """The server stops here, and forgets everything in its memory; no code of the server may catch it."""
 
 
 class EventLog:
@@ -197,6 +196,10 @@ class Simulation:
     def after(self, delay: timedelta, act: Callable[[], None], server: VirtualServer | None = None) -> int:
         return self.at(self.now + delay, act, server)
 
+    def after_others(self, delay: timedelta, act: Callable[[], None], server: VirtualServer) -> None:
+        """The same; where times are rounded, at once, but after all other events of this time."""
+        self.at(self.now if self.is_coarse else self.now + delay, act, server, comes_last=self.is_coarse)
+
     @property
     def is_coarse(self) -> bool:
         """Whether times are rounded, so that many events have the same time."""
@@ -209,14 +212,14 @@ class Simulation:
         """
         return moment if self._resolution is None else moment + (self._start - moment) % self._resolution
 
+    def round_delay(self, seconds: float) -> float:
+        """A delay from now on that ends at a multiple of the resolution; 0 stays at once."""
+        later = self.now + timedelta(seconds=seconds)
+        return (self.round_up(later) - self.now).total_seconds() if seconds else 0.0
+
     def round_off(self, moment: datetime) -> datetime:
         """The nearest multiple of the resolution, which keeps the average duration of runs."""
         return moment if self._resolution is None else self.round_up(moment - self._resolution / 2)
-
-    @property
-    def next_at(self) -> datetime | None:
-        """When the next event happens."""
-        return self._heap[0].at if self._heap else None
 
     def run_until(self, end: datetime) -> None:
         """Run all events up to this time."""
@@ -242,27 +245,13 @@ class Simulation:
             if server is not None:
                 server.crash()
 
-    def transact(
-        self,
-        server: VirtualServer | None,
-        step: str,
-        function: Callable[Concatenate[Connection, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Run a function in one transaction of a server, or of a caller (None), with its fault, if any."""
-        with self.transaction(server, step):
-            return self.store.run(function, *args, **kwargs)
-
     @contextmanager
-    def transaction(self, server: VirtualServer | None, step: str) -> Generator[None]:
+    def transaction(self, server: VirtualServer, step: str) -> Generator[None]:
         """A block that runs one transaction, with the fault that is drawn for it, if any."""
-        fault = None
-        if self.is_database_up and server is not None:
-            fault = self.faults.of_transaction(server, step)
-        if fault is TransactionFault.REFUSED or not self.is_database_up:
+        fault = self.faults.of_transaction(server, step) if self.is_database_up else TransactionFault.REFUSED
+        if fault is TransactionFault.REFUSED:
             raise StoreUnavailable("the database is unavailable")
-        if fault is not None and server is not None:
+        if fault is not None:
             self.event_log.add(self.now, server.name, "%s: %s", step, fault.value)
         if fault is TransactionFault.CRASH_BEFORE:
             raise ServerCrash
@@ -270,7 +259,7 @@ class Simulation:
         self.settle(step, server)
         if fault is TransactionFault.CRASH_AFTER:
             raise ServerCrash
-        if fault is TransactionFault.PAUSE_AFTER and server is not None:
+        if fault is TransactionFault.PAUSE_AFTER:
             server.suspend(self.faults.pause_seconds())
         if fault is TransactionFault.RESPONSE_LOST:
             raise StoreUnavailable("the response of the database was lost")
@@ -310,9 +299,9 @@ class Simulation:
         for server in self.servers:
             if server is sender:
                 if not is_for_others:
-                    server.wake(topic)
+                    server.duties.wake(topic)
             elif not is_handled and not self.faults.loses_wake_up(server, topic):
-                server.wake(topic, self.faults.notification_seconds())
+                server.duties.wake(topic, self.faults.notification_seconds())
 
 
 class DrawnJob(NamedTuple):
@@ -345,113 +334,85 @@ FAILURE_PAUSE: Final = 1.0
 POLL_JITTER: Final = 0.2
 
 
-@dataclass(slots=True)
-class Duty:
-    """One duty: it has one event at a time, and a wake-up moves it forward."""
+class VirtualTurns:
+    """The turns of one duty of a server: there is one event at a time, and a wake-up moves it forward."""
 
-    name: str
-    turn: Callable[[], float | None]
-    poll_seconds: Callable[[], float]
-    comes_last: bool = False
-    event: int = 0
-    next_at: datetime | None = None
-    is_requested: bool = True
-
-
-class Duties:
-    """The duties of one server, by name. A turn returns the seconds until it must run again, or None."""
-
-    def __init__(self, simulation: Simulation, server: VirtualServer) -> None:
-        self._simulation = simulation
+    def __init__(self, server: VirtualServer) -> None:
+        self.duty: Duty | None = None
+        self.topics: frozenset[Topic] = frozenset()
+        self.is_requested = True
         self._server = server
-        self._duties: dict[str, Duty] = {}
+        self._simulation = server.simulation
+        self._event = 0
+        self._next_at: datetime | None = None
 
     @property
-    def names(self) -> set[str]:
-        return set(self._duties)
+    def is_stopping(self) -> bool:
+        return self.duty is None
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._duties
+    def begin(self, duty: Duty) -> None:
+        self.duty, self.topics, self.is_requested = duty, frozenset(duty.topics), True
+        self._schedule(duty.first_after)
 
-    def add(
-        self,
-        name: str,
-        turn: Callable[[], float | None],
-        poll_seconds: Callable[[], float],
-        *,
-        seconds: float | None = None,
-        comes_last: bool = False,
-    ) -> None:
-        """Start a duty after this many seconds, by default at its first poll."""
-        duty = self._duties[name] = Duty(name, turn, poll_seconds, comes_last)
-        self._schedule(duty, poll_seconds() if seconds is None else seconds)
-
-    def remove(self, names: Iterable[str]) -> None:
-        for name in names:
-            del self._duties[name]
-
-    def request(self, name: str, seconds: float = 0.0) -> None:
-        """Run a duty after at most this many seconds, if this server has it."""
-        duty = self._duties.get(name)
-        if duty is None:
+    def wake(self, seconds: float = 0.0) -> None:
+        """Run the duty after at most this many seconds, if this server has it."""
+        if self.duty is None:
             return
-        moment = self._simulation.now + timedelta(seconds=seconds)
-        if duty.next_at is None or duty.next_at > moment:
-            self._schedule(duty, seconds)
-        duty.is_requested = True
+        if self._next_at is None or self._next_at > self._simulation.now + timedelta(seconds=seconds):
+            self._schedule(seconds)
+        self.is_requested = True
 
-    def is_requested(self, name: str) -> bool:
-        """Whether the turn of this duty was requested, and is not only a poll."""
-        return self._duties[name].is_requested
+    def _schedule(self, seconds: float) -> None:
+        self._next_at = self._simulation.now + timedelta(seconds=seconds / self._server.clock_rate)
+        self._event += 1
+        self._simulation.at(self._next_at, partial(self._run_turn, self.duty, self._event), self._server)
 
-    def turns_of(self, name: str) -> DutyTurns:
-        """The turns of a duty, for one that wakes itself."""
-        return DutyTurns(self, name)
-
-    def after(self, seconds: float, act: Callable[[], None]) -> int:
-        """Schedule an event after this many seconds of the server's own clock."""
-        moment = self._simulation.now + timedelta(seconds=seconds / self._server.clock_rate)
-        return self._simulation.at(self._simulation.round_off(moment), act, self._server)
-
-    def _schedule(self, duty: Duty, seconds: float) -> None:
-        duty.next_at = self._simulation.now + timedelta(seconds=seconds / self._server.clock_rate)
-        duty.event += 1
-        turn = partial(self._turn, duty, duty.event)
-        self._simulation.at(duty.next_at, turn, self._server, comes_last=duty.comes_last)
-
-    def _turn(self, duty: Duty, event: int) -> None:
-        """Run the duty, unless it was moved forward since; then sleep until it is due or polls."""
-        if self._duties.get(duty.name) is not duty or duty.event != event:
+    def _run_turn(self, duty: Duty | None, event: int) -> None:
+        """Run a turn, unless it was moved forward since; then sleep until the next is due or polls."""
+        if duty is None or self.duty is not duty or self._event != event:
             return
-        duty.next_at = None
+        self._next_at = None
         try:
-            seconds = duty.turn()
+            result, seconds = self._simulation.complete(duty.turn())
+            self._server.note_turn(duty.name, result)
         except StoreError as error:
             if not error.transient:
                 raise
             seconds = FAILURE_PAUSE
-        if self._duties.get(duty.name) is not duty:
+        if self.duty is not duty:
             return
         poll = duty.poll_seconds() * self._simulation.random.uniform(1 - POLL_JITTER, 1)
-        if duty.next_at is None:  # else it was woken meanwhile
-            duty.is_requested = seconds is not None and seconds <= poll
-            self._schedule(duty, poll if seconds is None else min(seconds, poll))
+        if self._next_at is None:  # else it was woken meanwhile
+            self.is_requested = seconds is not None and seconds <= poll
+            self._schedule(poll if seconds is None else min(self._simulation.round_delay(seconds), poll))
 
 
-class DutyTurns:
-    """The turns of one duty, as a `Dispatcher` sees them."""
+class VirtualDuties:
+    """Runs the duties of one server: each turn is an event."""
 
-    def __init__(self, duties: Duties, name: str) -> None:
-        self._duties = duties
-        self._name = name
+    def __init__(self, server: VirtualServer) -> None:
+        self._server = server
+        self._turns: dict[str, VirtualTurns] = {}
 
-    @property
-    def is_requested(self) -> bool:
-        return self._duties.is_requested(self._name)
+    def __contains__(self, name: str) -> bool:
+        return not self.turns_of(name).is_stopping
 
-    @property
-    def is_stopping(self) -> bool:
-        return self._name not in self._duties
+    def turns_of(self, name: str) -> VirtualTurns:
+        """The turns of a duty, for one that wakes itself; it need not be added yet."""
+        return self._turns.setdefault(name, VirtualTurns(self._server))
 
-    def wake(self) -> None:
-        self._duties.request(self._name)
+    def add(self, duties: Iterable[Duty]) -> None:
+        for duty in duties:
+            self.turns_of(duty.name).begin(duty)
+
+    def remove(self, *kinds: DutyKind) -> None:
+        """Remove the duties of these kinds, or all of them."""
+        for turns in self._turns.values():
+            if turns.duty is not None and (not kinds or turns.duty.kind in kinds):
+                turns.duty = None
+
+    def wake(self, topic: Topic, seconds: float = 0.0) -> None:
+        """Run the duties that wait for this topic after at most this many seconds."""
+        for turns in self._turns.values():
+            if topic in turns.topics and turns.duty is not None and turns.duty.needs_wake(topic):
+                turns.wake(seconds)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +34,7 @@ from trax.store.faults import RowsRefused, savepoint
 from trax.store.manifests import manifest_rows
 from trax.store.runs import hand_over
 from trax.store.runs.hand_over import FailedHandOver
-from trax.worker.loop import Loop
+from trax.worker.duties import Duty, Turn, interval_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.store.runs.hand_over import OutboxRun
+    from trax.worker.dispatcher import Turns
     from trax.worker.parts import Parts
 
 logger = logging.getLogger(__name__)
@@ -49,7 +51,7 @@ GRACE: Final = timedelta(seconds=30)
 
 
 class HandOver:
-    """Calls one submitter, with a limit on concurrent calls.
+    """Calls one submitter, with a limit on concurrent calls; the end of a call requests the next turn.
 
     Each submitter has its own instance: a slow or hanging one delays neither the others nor the workers.
     """
@@ -59,12 +61,13 @@ class HandOver:
         parts: Parts,
         store: Store,
         submitter: Submitter,
-        on_call_done: Callable[[], None] = lambda: None,
+        turns: Callable[[str], Turns] | None = None,
     ) -> None:
+        self.name = f"hand_over to {submitter.name}"
         self._parts = parts
         self._store = store
         self._submitter = submitter
-        self._notify_call_done = on_call_done
+        self._turns = None if turns is None else turns(self.name)
         self._calls: set[asyncio.Task[None]] = set()
 
     async def turn(self) -> int:
@@ -95,7 +98,8 @@ class HandOver:
 
     def _on_call_done(self, task: asyncio.Task[None]) -> None:
         self._calls.discard(task)
-        self._notify_call_done()
+        if self._turns is not None:
+            self._turns.wake()
 
     async def _call_submitter(self, batch: Sequence[OutboxRun], until: datetime) -> None:
         answers = {run.metadata_id: self._validate_input(run) for run in batch}
@@ -161,18 +165,16 @@ class HandOver:
         )
 
 
-def build_hand_over(parts: Parts, store: Store, submitter: Submitter) -> tuple[HandOver, Loop]:
-    """Build the hand-over to one submitter and its loop. The end of a call wakes the loop."""
+def hand_over_duty(parts: Parts, hand_over: HandOver) -> Duty:
+    async def turn() -> Turn:
+        return Turn(await hand_over.turn())
 
-    async def turn() -> None:
-        await hand_over.turn()
-
-    def poll_seconds() -> float:
-        return parts.settings.job_dispatcher_polling_interval.total_seconds()
-
-    loop = Loop(f"hand_over to {submitter.name}", turn, poll_seconds=poll_seconds)
-    hand_over = HandOver(parts, store, submitter, on_call_done=loop.wake)
-    return hand_over, loop
+    return Duty(
+        name=hand_over.name,
+        turn=turn,
+        poll_seconds=partial(interval_seconds, parts, "job_dispatcher_polling"),
+        stands_for=("hand_over",),
+    )
 
 
 def _build_failure(metadata_id: int, result: Refused | Exception) -> FailedHandOver:

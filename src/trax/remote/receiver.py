@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from trax.engine.submitter import open_submitter
 from trax.errors import NotFound, StoreError, TraxError, UnknownTrain
-from trax.events import Topic
 from trax.records.worker import WorkerKind
 from trax.schedule.validate import SLOTS_OR_NONE
 from trax.store.runs import claim
-from trax.worker import loop as worker_loops
+from trax.worker import duties
+from trax.worker.loop import DutyLoops
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -152,22 +152,14 @@ async def run_receiver(
     store = (await parts.store.open()).engine_lane
     receiver = await Receiver.start(parts, store, concurrency, executor=executor)
     receiver.start_heartbeat()
-    finisher = worker_loops.finisher(parts, store, receiver)
-    heartbeat = worker_loops.heartbeat(parts, receiver)
-    wakes = (
-        parts.events.listen(Topic.ENDED, finisher.wake),
-        parts.events.listen(Topic.CANCEL, heartbeat.wake),
-    )
-    tasks = [asyncio.create_task(loop.run(), name=f"trax {loop.name}") for loop in (finisher, heartbeat)]
+    loops = DutyLoops(parts.events)
+    loops.add([duties.finisher(parts, store, receiver), duties.heartbeat(parts, receiver)])
+    loops.start()
     try:
         yield receiver
     finally:
         await receiver.drain(parts.settings.shutdown_timeout.total_seconds())
-        for loop in (finisher, heartbeat):
-            loop.stop()
-        await asyncio.gather(*tasks)
-        for unsubscribe in wakes:
-            unsubscribe()
+        await loops.stop()
         await receiver.unregister()
 
 

@@ -2,7 +2,7 @@
 
 roles.py      all, scheduler or worker: start, run and stop the loops of a role
 start.py      at start: recover lost runs, retire and seed manifests
-loops.py      the background loops: manager, dispatcher, watchdog, cleanup, totals
+duties.py     the duties of a process: manager, dispatcher, watchdog, cleanup, totals
 listen.py     the LISTEN connection: other processes wake these loops
 watch.py      what has changed, for live pages
 processes.py  several worker processes under one parent

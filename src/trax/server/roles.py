@@ -10,23 +10,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from trax.errors import DefinitionError, StoreError, format_value
-from trax.events import Topic
-from trax.records.worker import WorkerKind
-from trax.remote.hand_over import HandOver, build_hand_over
+from trax.remote.hand_over import HandOver
 from trax.remote.receiver import OpenSubmitters
-from trax.server import loops
+from trax.server.duties import RowRepair, build_duties
 from trax.server.listen import Listener
-from trax.store import workers
 from trax.train.secrets import load_keyring
-from trax.worker import loop as worker_loops
+from trax.worker.duties import HANDLED_BY, DutyKind, announce_capacity, is_enabled
+from trax.worker.heartbeat import SchedulerRow
+from trax.worker.loop import DutyLoops
 from trax.worker.parts import ANY_WORK
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from trax.server.loops import RetirementPlan
+    from trax.server.duties import RetirementPlan
     from trax.store import Store
     from trax.worker.loop import Loop
     from trax.worker.parts import Parts, WorkFilter
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 LISTENER_SECONDS: Final = 0.5
 """How long the start of the loops waits for the listener to connect."""
-RESTART_SECONDS: Final = 1.0
-"""When a loop starts again that has ended although nobody stopped it."""
 
 
 class ProcessRole(StrEnum):
@@ -76,45 +73,48 @@ class ServerObserver:
 
 
 class ProcessDuties:
-    """The loops of one process, from start to stop."""
+    """The duties of one process as loops, from start to stop."""
 
     def __init__(
         self,
         parts: Parts,
         store: Store,
         role: ProcessRole,
-        worker: Worker | None,
+        row: Worker | SchedulerRow,
         submitters: OpenSubmitters,
         listener: Listener | None,
         *,
-        scheduler_id: int | None = None,
         retiring: RetirementPlan | None = None,
     ) -> None:
         self._parts = parts
         self._store = store
-        self._worker = worker
-        self._scheduler_id = scheduler_id
-        """The worker row of a process without a worker."""
+        self._row = row
+        self._worker = row if isinstance(row, Worker) else None
         self._submitters = submitters
-        self._undo: list[Callable[[], None]] = []
-        self._stop_answering: list[Callable[[], None]] = []
-        """Callbacks that stop this process from answering announcements."""
-        self._intake_loops: list[Loop] = []
-        """Loops that bring new work: they stop first."""
-        self._result_loops: list[Loop] = []
-        """Loops that active runs need until they have drained: results and heartbeat."""
-        self._hand_overs: list[HandOver] = []
-        self._dispatcher: loops.DispatchLoop | None = None
-        if role.schedules:
-            self._add_scheduler_loops(store)
-        if retiring is not None:
-            self._intake_loops.append(loops.retirer(parts, store, retiring))
-        if worker is not None:
-            self._add_worker_loops(store, worker)
+        self._listener = listener
         self.event_loop = asyncio.get_running_loop()
         """The event loop of this process's loops and runs."""
-        self._tasks: dict[Loop, asyncio.Task[None]] = {}
-        self._listener = listener
+        self._stop_answering: list[Callable[[], None]] = []
+        """Callbacks that stop this process from answering announcements."""
+        self._loops = DutyLoops(parts.events, repair=RowRepair(store).repair_after)
+        turns = self._loops.turns_of
+        own = parts.submitters if role.schedules else ()
+        self._hand_overs = [HandOver(parts, store, submitter, turns) for submitter in own]
+        self._loops.add(
+            build_duties(
+                parts,
+                store,
+                turns,
+                schedules=role.schedules,
+                row=row,
+                hand_overs=self._hand_overs,
+                retiring=retiring,
+            )
+        )
+        if role.schedules:
+            answer = store.announcer.handle_locally
+            for topic, duty in HANDLED_BY.items():
+                self._stop_answering.append(answer(topic, partial(is_enabled, parts, duty)))
 
     @classmethod
     async def start(
@@ -132,47 +132,24 @@ class ProcessDuties:
         address = parts.store.listen_address
         # It connects in its own thread, while this one registers.
         listener = Listener(address, store.announcer, timeouts=store.timeouts) if address else None
+        row = None
         try:
-            return await cls._start(parts, store, role, slots, work_filter, retiring, listener)
-        except BaseException:
-            if listener:
-                listener.close()
-            raise
-
-    @classmethod
-    async def _start(
-        cls,
-        parts: Parts,
-        store: Store,
-        role: ProcessRole,
-        slots: int | None,
-        work_filter: WorkFilter,
-        retiring: RetirementPlan | None,
-        listener: Listener | None,
-    ) -> Self:
-        is_needed = role is ProcessRole.WORKER or parts.submitters.has_local_work(parts.trains)
-        worker = None
-        if role.works and is_needed:
-            await store.ask(work_filter.warn_about_missing_groups)
-            worker = await Worker.start(
-                parts, store, slots, dispatches=role.schedules, work_filter=work_filter
-            )
-            worker.start_heartbeat()
-        scheduler_id = None if worker else await _register_scheduler(parts, store)
-        try:
+            row = await _register(parts, store, role, slots, work_filter)
             opened = await OpenSubmitters.open(parts.submitters if role.schedules else (), parts)
         except BaseException:
-            await _leave(parts, store, worker, scheduler_id)
+            if row is not None:
+                await _leave(store, row)
+            if listener is not None:
+                listener.close()
             raise
-        arguments = (parts, store, role, worker, opened, listener)
-        duties = cls(*arguments, scheduler_id=scheduler_id, retiring=retiring)
+        duties = cls(parts, store, role, row, opened, listener, retiring=retiring)
         await duties._start_loops()
         return duties
 
     @property
     def loops(self) -> list[Loop]:
         """The loops of this process."""
-        return [*self._loops]
+        return self._loops.loops
 
     @property
     def active_trains(self) -> list[str]:
@@ -183,119 +160,27 @@ class ProcessDuties:
         if self._listener is not None:
             await asyncio.to_thread(self._listener.close)
         try:
-            await self._stop_loops(self._intake_loops)
+            await self._loops.stop(DutyKind.INTAKE, DutyKind.HOUSEKEEPING)
             for stop_answering in self._stop_answering:
                 stop_answering()
             await self._drain_all(interrupt or asyncio.Event())
         finally:
             await self._submitters.close()
-            await self._stop_loops(self._loops)
+            await self._loops.stop()
             self._parts.heartbeat.find_failing_loops = dict[str, str]
-            for undo in self._undo:
-                undo()
-        await _leave(self._parts, self._store, self._worker, self._scheduler_id)
+        await _leave(self._store, self._row)
 
     @property
     def _workers(self) -> list[Worker]:
         """The worker and the receivers: all that record runs here."""
         return [*([self._worker] if self._worker else []), *self._submitters.receivers]
 
-    @property
-    def _loops(self) -> list[Loop]:
-        return [*self._intake_loops, *self._result_loops]
-
-    def _add_scheduler_loops(self, store: Store) -> None:
-        parts = self._parts
-        self._dispatcher = loops.DispatchLoop(parts, store, self._worker)
-        manager, dispatcher = loops.manager(parts, store), self._dispatcher.loop
-        cleaner = loops.metadata_cleaner(parts, store)
-        self._intake_loops += [manager, dispatcher, cleaner, loops.dead_letter_cleaner(parts, store)]
-        self._intake_loops += [loops.session_reaper(parts, store), loops.totals_updater(store)]
-        self._intake_loops.append(loops.watchdog(parts, store))
-        self._wake_on(Topic.MANIFEST, manager)
-        self._wake_on(Topic.WORK_QUEUE, dispatcher)
-        self._wake_on(Topic.SETTING, manager, dispatcher, cleaner)
-        for submitter in parts.submitters:
-            handing, hand_over = build_hand_over(parts, store, submitter)
-            self._hand_overs.append(handing)
-            self._intake_loops.append(hand_over)
-            self._wake_on(Topic.PENDING, hand_over)
-            self._wake_on(Topic.SETTING, hand_over)
-        answer = store.announcer.handle_locally
-        self._stop_answering += [
-            answer(Topic.MANIFEST, lambda: parts.settings.manifest_manager_enabled),
-            answer(Topic.WORK_QUEUE, lambda: parts.settings.job_dispatcher_enabled),
-        ]
-
-    def _add_worker_loops(self, store: Store, worker: Worker) -> None:
-        parts = self._parts
-        heartbeat = worker_loops.heartbeat(parts, worker)
-        intake = self._dispatcher.loop if self._dispatcher else worker_loops.claimer(parts, worker)
-        finisher = worker_loops.finisher(parts, store, worker)
-        if self._dispatcher is not None:
-            finisher = worker_loops.finisher(
-                parts,
-                store,
-                worker,
-                leave_to_dispatcher=self._dispatcher.takes_results,
-                wake_dispatcher=self._dispatcher.on_runs_ended,
-            )
-        if self._dispatcher is None:
-            self._intake_loops.append(intake)
-        self._result_loops += [finisher, heartbeat]
-        self._wake_on(Topic.PENDING, intake)
-        if self._dispatcher is None:
-            self._wake_on(Topic.ENDED, finisher)
-        else:
-            self._wake_for_results(self._dispatcher, finisher)
-        self._wake_on(Topic.CANCEL, heartbeat)
-        self._wake_on(Topic.SETTING, intake, heartbeat)
-
-    def _wake_for_results(self, dispatcher: loops.DispatchLoop, finisher: Loop) -> None:
-        """Let the dispatcher write results, or else the finisher; the dispatcher fills free slots, too."""
-
-        def on_ended() -> None:
-            if not dispatcher.takes_results():
-                finisher.wake()
-            dispatcher.on_slots_free()
-
-        self._undo.append(self._parts.events.listen(Topic.ENDED, on_ended))
-        self._undo.append(self._parts.events.listen(Topic.SLOTS_FREE, dispatcher.on_slots_free))
-
-    def _wake_on(self, topic: Topic, *loops: Loop) -> None:
-        self._undo += [self._parts.events.listen(topic, loop.wake) for loop in loops]
-
     async def _start_loops(self) -> None:
         """Start the loops, when the listener is connected: connecting wakes all, which would repeat turns."""
         if self._listener is not None:
             await asyncio.to_thread(self._listener.wait_for_first_try, LISTENER_SECONDS)
-        repair = loops.RowRepair(self._store).repair_after
-        for loop in self._loops:
-            loop.repair = repair
-            self._start_loop(loop)
-        self._parts.heartbeat.find_failing_loops = self._find_failing_loops
-
-    def _start_loop(self, loop: Loop) -> None:
-        if not loop.is_stopping:
-            task = self._tasks[loop] = asyncio.create_task(loop.run(), name=f"trax {loop.name}")
-            task.add_done_callback(partial(self._restart_if_needed, loop))
-
-    def _restart_if_needed(self, loop: Loop, task: asyncio.Task[None]) -> None:
-        """Start a loop again that ended although nobody stopped it: a job may cancel every task it finds."""
-        if not loop.is_stopping:
-            error = "its task was cancelled" if task.cancelled() else repr(task.exception())
-            text = "loop %s ended unexpectedly (%s); it starts again in %g s"
-            logger.error(text, loop.name, error, RESTART_SECONDS, extra={"loop": loop.name})
-            task.get_loop().call_later(RESTART_SECONDS, self._start_loop, loop)
-
-    def _find_failing_loops(self) -> dict[str, str]:
-        return {loop.name: loop.failure for loop in self._loops if loop.failure is not None}
-
-    async def _stop_loops(self, loops: Iterable[Loop]) -> None:
-        loops = list(loops)
-        for loop in loops:
-            loop.stop()
-        await asyncio.gather(*(self._tasks[loop] for loop in loops), return_exceptions=True)
+        self._loops.start()
+        self._parts.heartbeat.find_failing_loops = self._loops.load_failures
 
     async def _drain_all(self, interrupt: asyncio.Event) -> None:
         """Drain calls to submitters first: they may bring runs to a receiver. One timeout for all."""
@@ -317,29 +202,25 @@ class ProcessDuties:
             await draining
 
 
-async def _register_scheduler(parts: Parts, store: Store) -> int:
-    """Insert the row of a process without a worker: it needs a heartbeat to declare workers lost."""
-    row = {
-        "kind": WorkerKind.SCHEDULER,
-        "dispatches": True,
-        "routes": parts.routes_json,
-        "plain_fields": parts.plain_fields_json,
-    }
-    scheduler_id = await store.call(parts.heartbeat.register, store, row)
-    parts.heartbeat.add(scheduler_id)
-    return scheduler_id
+async def _register(
+    parts: Parts, store: Store, role: ProcessRole, slots: int | None, work_filter: WorkFilter
+) -> Worker | SchedulerRow:
+    """Insert the row of this process. Without local work it needs one to declare workers lost."""
+    if role.works and (role is ProcessRole.WORKER or parts.submitters.has_local_work(parts.trains)):
+        await store.ask(work_filter.warn_about_missing_groups)
+        row = await Worker.start(parts, store, slots, dispatches=role.schedules, work_filter=work_filter)
+    else:
+        row = await SchedulerRow(parts, store).register()
+    row.start_heartbeat()
+    return row
 
 
-async def _leave(parts: Parts, store: Store, worker: Worker | None, scheduler_id: int | None) -> None:
+async def _leave(store: Store, row: Worker | SchedulerRow) -> None:
     """Remove the worker row. Without a database it expires when heartbeats are missing."""
-    row_id = scheduler_id if worker is None else worker.id
     try:
-        if worker is not None:
-            await store.call(worker_loops.announce_capacity)
-            await worker.unregister()
-        elif scheduler_id is not None:
-            parts.heartbeat.remove(scheduler_id)
-            await store.call(workers.remove, scheduler_id)
+        if isinstance(row, Worker):
+            await store.call(announce_capacity)
+        await row.unregister()
     except StoreError as error:
         text = "worker %s could not remove its row: %s"
-        logger.warning(text, row_id, error, extra={"worker": row_id})
+        logger.warning(text, row.id, error, extra={"worker": row.id})

@@ -13,7 +13,7 @@ from trax.engine.seed_groups import sweep_groups
 from trax.errors import StoreError
 from trax.records.worker import HeartbeatStreak, WorkerKind
 from trax.schedule.validate import CALLABLE_OR_NONE, SLOTS_OR_NONE
-from trax.server.loops import RetirementPlan, RowRepair
+from trax.server.duties import RetirementPlan, RowRepair
 from trax.server.roles import ProcessDuties, ProcessRole
 from trax.store import workers
 from trax.worker.parts import WorkFilter

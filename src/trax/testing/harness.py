@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from trax.engine.dead_letters import clean_dead_letters
-from trax.engine.manifest_manager import ManagerInput
+from trax.engine.job_dispatcher import DispatchResult
 from trax.engine.routing import AcceptedWork, FleetCache, WorkerFleet
 from trax.engine.submitter import open_submitter
 from trax.errors import TraxError, did_you_mean, explain_call
-from trax.remote.hand_over import HandOver
-from trax.server.loops import RowRepair, clean_metadata_now, manage_now, update_totals
+from trax.remote.hand_over import HandOver, hand_over_duty
+from trax.server.duties import RetirementPlan, RowRepair, build_duties, retirer
 from trax.server.start import start
-from trax.worker.dispatcher import Dispatcher
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from trax.app.app import Trax
-    from trax.engine.job_dispatcher import DispatchResult
     from trax.engine.manifest_manager import ManagerResult
     from trax.engine.metadata_cleanup import MetadataCleanupResult
     from trax.records.worker import HeartbeatStreak
+    from trax.worker.duties import Duty
 
 
 class Harness:
@@ -37,18 +35,26 @@ class Harness:
     def __init__(self, app: Trax, now: datetime | None = None) -> None:
         self.app = app
         self.now = now or datetime(2027, 1, 1, tzinfo=UTC)
-        self.watch: HeartbeatStreak | None = None
-        """Since when this server could send heartbeats; None: always, so silent workers count as lost."""
         self._fleets = FleetCache(self._own_fleet)
-        self._turns = 0
-        self._workers: list[Worker] = []
+        self._duties: dict[str, Duty] = {}
+        self._workers: list[dict[str, Duty]] = []
+        """The duties of the workers that exist now."""
+
+    @property
+    def watch(self) -> HeartbeatStreak | None:
+        """Since when this server could send heartbeats; None: always, so silent workers count as lost."""
+        return self.app.parts.heartbeat.watch
+
+    @watch.setter
+    def watch(self, watch: HeartbeatStreak | None) -> None:
+        self.app.parts.heartbeat.watch = watch
 
     async def __aenter__(self) -> Self:
         parts = self.app.parts
         parts.store.clock = lambda: self.now
         parts.run_log.is_manual = parts.heartbeat.is_manual = True
         self._store = await parts.store.open()
-        self._dispatcher = self._new_dispatcher()
+        self._duties = self._build_duties()
         try:
             await self.seed()
         except BaseException:
@@ -65,7 +71,9 @@ class Harness:
         self.app.submitters.check(self.app.trains)
         settings = await self._store.ask(parts.live.refresh)
         timetable = parts.declarations.timetable()
-        await start(self._store, timetable, settings, app=parts.name, watch=self.watch)
+        plan = await start(self._store, timetable, settings, app=parts.name, watch=self.watch)
+        retiring = RetirementPlan(timetable, plan.retired.postponed)
+        self._duties["retirer"] = retirer(parts, self._store, retiring)
         parts.live.note_declared(parts.heartbeat.exempt_trains(), self.now)
 
     @explain_call("advance(seconds=…, minutes=…, hours=…, days=…, weeks=…)")
@@ -93,81 +101,80 @@ class Harness:
 
     async def cycle(self, duty: str) -> Any:
         """Run one cycle of one duty; returns what it did."""
-        duties: Mapping[str, Callable[[], Awaitable[Any]]] = {
+        cycles: dict[str, Callable[[], Awaitable[Any]]] = {
+            **{name: partial(self._run_turn, name) for name in self._duties},
             "manifest_manager": self._manage,
-            "job_dispatcher": self._dispatch,
-            "hand_over": self._hand_over,
-            "dead_letter_cleanup": self._clean_dead_letters,
             "metadata_cleanup": self._clean_metadata,
             "totals": self._add_up,
+            "hand_over": self._hand_over,
             "run_log": self._write_run_log,
         }
-        if duty not in duties:
-            raise TraxError(f"unknown duty {duty!r}{did_you_mean(duty, duties)}")
-        return await self._repeat_if_repaired(duties[duty])
-
-    async def _repeat_if_repaired(self, duty: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a cycle as a loop of a server does: again after unreadable values were reset."""
-        try:
-            return await duty()
-        except Exception as error:
-            if not await RowRepair(self._store).repair_after(error):
-                raise
-        return await duty()
+        if duty not in cycles:
+            raise TraxError(f"unknown duty {duty!r}{did_you_mean(duty, cycles)}")
+        return await self._repeat_if_repaired(cycles[duty])
 
     async def work(self) -> int:
         """Claim and run all pending runs, one after the other; returns their number."""
-        return await self._repeat_if_repaired(self._work)
-
-    async def _work(self) -> int:
-        async with self._worker() as worker:
-            return await worker.run_all()
-
-    @asynccontextmanager
-    async def _worker(self, *, dispatches: bool = False) -> AsyncGenerator[Worker]:
-        worker = await Worker.start(self.app.parts, self._store, slots=1, dispatches=dispatches)
-        self._workers.append(worker)
-        try:
-            yield worker
-        finally:
-            self._workers.remove(worker)
-            await worker.unregister()
+        return await self._repeat_if_repaired(partial(self._run_worker, dispatches=False))
 
     async def run_until_idle(self) -> None:
         """Run manager, dispatcher, submitters and workers in turn until nothing changes at this time."""
         while True:
             managed = await self._manage()
-            worked = await self._repeat_if_repaired(self._dispatch_and_work)
+            worked = await self._repeat_if_repaired(partial(self._run_worker, dispatches=True))
             worked += await self._hand_over() + await self.work()
             if not (worked or (managed and (managed.has_changes or managed.run_again))):
                 return
 
-    async def _dispatch_and_work(self) -> int:
-        """Dispatch and run what fits, as a server in all roles does; returns the number of new runs."""
-        admitted = 0
-        async with self._worker(dispatches=True) as worker:
-            dispatcher = self._new_dispatcher(worker)
+    async def _run_turn(self, duty: str) -> Any:
+        return (await self._duties[duty].turn()).result
 
-            async def fetch() -> bool:
-                nonlocal admitted
-                dispatched = await dispatcher.visit()
-                admitted += len(dispatched.metadata_ids)
-                return bool(dispatched.claimed) or dispatched.run_again
+    async def _repeat_if_repaired(self, cycle: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a cycle as a loop of a server does: again after unreadable values were reset."""
+        try:
+            return await cycle()
+        except Exception as error:
+            if not await RowRepair(self._store).repair_after(error):
+                raise
+        return await cycle()
 
-            return await worker.run_all(fetch) + admitted
+    async def _run_worker(self, *, dispatches: bool) -> int:
+        """Start a worker and run all that its process claims, or dispatches and claims, turn by turn.
+
+        Returns how many runs were finished, dispatched or claimed.
+        """
+        worker = await Worker.start(self.app.parts, self._store, slots=1, dispatches=dispatches)
+        duties = self._build_duties(schedules=dispatches, row=worker)
+        intake, dispatched = duties["job_dispatcher" if dispatches else "claimer"], 0
+
+        async def fetch() -> bool:
+            nonlocal dispatched
+            result = (await intake.turn()).result
+            if not isinstance(result, DispatchResult):
+                return bool(result)
+            dispatched += len(result.metadata_ids) + len(result.claimed)
+            return bool(result.claimed) or result.run_again
+
+        async def finish() -> int:
+            return (await duties["finisher"].turn()).result or 0
+
+        self._workers.append(duties)
+        try:
+            return await worker.run_all(fetch, finish) + dispatched
+        finally:
+            self._workers.remove(duties)
+            await worker.unregister()
+
+    def _build_duties(self, **options: Any) -> dict[str, Duty]:
+        parts, store, fleets = self.app.parts, self._store, self._fleets
+        duties = build_duties(parts, store, lambda _: MANUAL, fleets=fleets, **options)
+        return {duty.name: duty for duty in duties}
 
     async def _manage(self) -> ManagerResult | None:
-        for worker in self._workers:
-            await worker.send_heartbeat()  # else a run that moves the clock itself would lose its worker
+        for duties in self._workers:
+            await duties["heartbeat"].turn()  # else a run that moves the clock itself would lose its worker
         await self._store.call(self.app.parts.heartbeat.record_heartbeats, self.now)
-        turn, self._turns = ManagerInput(self._turns, self.watch, self._fleets), self._turns + 1
-        return await self._store.call(manage_now, self._store, self.app.parts, turn)
-
-    async def _dispatch(self) -> DispatchResult:
-        return await self._dispatcher.visit()
-
-    def _new_dispatcher(self, worker: Worker | None = None) -> Dispatcher:
-        return Dispatcher(self.app.parts, self._store, _ManualTurns(), worker, fleets=self._fleets)
+        return await self._run_turn("manifest_manager")
 
     def _own_fleet(self) -> WorkerFleet:
         """The gate expects these workers all the time, though they exist only during `work`."""
@@ -178,31 +185,28 @@ class Harness:
         """Submit all pending runs of every submitter; returns their number."""
         handed = 0
         for submitter in self.app.submitters:
-            handing = HandOver(self.app.parts, self._store, submitter)
+            hand_over = HandOver(self.app.parts, self._store, submitter)
+            duty = hand_over_duty(self.app.parts, hand_over)
             async with open_submitter(submitter, self.app.receiver):
-                while taken := await handing.turn():
+                while taken := (await duty.turn()).result:
                     handed += taken
-                    await handing.drain()
+                    await hand_over.drain()
         return handed
-
-    async def _clean_dead_letters(self) -> int:
-        settings = await self._store.ask(self.app.parts.live.refresh)
-        return await self._store.call(clean_dead_letters, self._store, settings)
 
     async def _clean_metadata(self) -> list[MetadataCleanupResult]:
         """Delete batch after batch until one is not full; returns what each deleted."""
-        batches: list[MetadataCleanupResult] = []
-        resume_at: Mapping[str, datetime] = {}
-        while not batches or batches[-1].run_again:
-            batch = await self._store.call(clean_metadata_now, self._store, self.app.parts, resume_at)
-            batches.append(batch)
-            resume_at = batch.resume_at
-        return [batch for batch in batches if batch.total]
+        return [batch for batch in await self._run_to_end("metadata_cleanup") if batch.total]
 
     async def _add_up(self) -> None:
         """Add all ended runs to the totals, step by step."""
-        while await update_totals(self._store):
-            pass
+        await self._run_to_end("totals")
+
+    async def _run_to_end(self, duty: str) -> list[Any]:
+        """Run turns until none is requested at once; returns what each did."""
+        turns = [await self._duties[duty].turn()]
+        while turns[-1].next_in == 0:
+            turns.append(await self._duties[duty].turn())
+        return [turn.result for turn in turns]
 
     async def _write_run_log(self) -> None:
         """Write log lines and progress of active runs."""
@@ -210,10 +214,13 @@ class Harness:
 
 
 class _ManualTurns:
-    """The turns of a dispatcher that nothing wakes."""
+    """The turns of a duty that nothing wakes."""
 
     is_requested = True
     is_stopping = False
 
     def wake(self) -> None:
         """Do nothing: the next cycle is requested by the test."""
+
+
+MANUAL: Final = _ManualTurns()

@@ -15,7 +15,8 @@ hooks.py         hooks of the app and of its trains
 run_log.py       progress and log lines of active runs
 capture.py       capture log lines of runs; format and limit log lines
 heartbeat.py     the worker's row and its heartbeat; the identity of this process; a watch of its event loop
-loop.py          one background loop; those of a worker: claim, finish, heartbeat; stop signals
+duties.py        a duty, and who wakes whom; those of a worker: claim, finish, heartbeat
+loop.py          one background loop; the duties of a process as loops; stop signals
 
 processes.py     processes for cpu trains, worker side
 child.py         the same, child side

@@ -19,6 +19,7 @@ from trax.store.quick_gate import bind_opening, read_opening
 from trax.store.runs import claim
 from trax.store.runs.metadata import finish_statement, parse_finished_ids
 from trax.store.types import SQLITE
+from trax.worker.duties import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -109,30 +110,27 @@ class Dispatcher:
         self._turns.wake()
         return True
 
-    def on_slots_free(self) -> None:
-        """Call when the worker has free slots; the capacity of its last runs may not be free yet."""
-        if self._awaits_slots:
-            self._turns.wake()
+    def needs_wake(self, topic: Topic) -> bool:
+        """Free slots are news only if entries wait for one; that of an ended run may have no capacity yet."""
+        return self._awaits_slots if topic in (Topic.ENDED, Topic.SLOTS_FREE) else True
 
-    async def turn(self) -> float | None:
-        """Visit the gate if there may be something to do; returns the seconds until the next turn."""
+    async def turn(self) -> Turn:
+        """Visit the gate if there may be something to do."""
         has_results, self._awaits_capacity = self._awaits_capacity, False
         if self._worker is not None and self._worker.has_enough_backlog:
             self._awaits_slots = True
-            return None
+            return Turn()
         if not self._turns.is_requested:
             seconds = await self._store.ask(_seconds_to_next_entry, self._store, self._worker is not None)
             if seconds != 0:
-                return seconds  # nothing is ready: do not take the gate lock
+                return Turn(next_in=seconds)  # nothing is ready: do not take the gate lock
             self._memory.take()  # a poll reads without bounds, to find what they may have skipped
         frees = self._ended_count
         dispatched = await self.visit(writes_results=has_results)
         is_outdated = (
             dispatched.is_limited and frees != self._ended_count
         )  # the cycle may have counted active runs before these ended
-        if dispatched.run_again or is_outdated:
-            return 0
-        return dispatched.next_in_seconds
+        return Turn(dispatched, 0 if dispatched.run_again or is_outdated else dispatched.next_in_seconds)
 
     async def visit(self, *, writes_results: bool = False) -> DispatchResult:
         """Visit the gate once; with `writes_results` also write the results of the worker."""

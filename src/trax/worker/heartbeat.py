@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.train import Registry
     from trax.worker.active_run import ActiveRun
+    from trax.worker.parts import Parts
 
 logger = logging.getLogger(__name__)
 ENVIRONMENTS: Final = (
@@ -89,6 +90,11 @@ class Heartbeat:
         self._ids, self._last_heartbeat_at = set(), {}
         self.caller_id = self.watch = self.declares = self._thread = None
         self._identity = Identity.detect(self._live.current)
+
+    @property
+    def streak(self) -> HeartbeatStreak | None:
+        """The heartbeats of this process without a gap; None: others may be declared lost at once."""
+        return self.watch if self.is_manual else self.watch or HeartbeatStreak.empty()
 
     def add(self, worker_id: int) -> None:
         """Start to renew this row."""
@@ -218,9 +224,14 @@ class Heartbeat:
         if self._failures:
             logger.info("heartbeat works again after %s failures", self._failures)
             self._failures = 0
+        self.note_heartbeat(now)
+        return interval
+
+    def note_heartbeat(self, now: datetime) -> None:
+        """Note that a heartbeat was sent."""
+        settings = self._live.current
         longest = max(settings.worker_lost_after / 2, settings.heartbeat_interval * 1.5)
         self.watch = (self.watch or HeartbeatStreak.empty()).after_heartbeat(now, longest)
-        return interval
 
     def _record_now(self, connection: Connection, store: Store) -> datetime:
         now = store.now(connection)
@@ -235,6 +246,54 @@ class Heartbeat:
                 store.run(workers.remove, self.caller_id)
             except Exception as error:  # noqa: BLE001 - the row expires without heartbeats
                 logger.debug("worker %s could not remove its row: %s", self.caller_id, error)
+
+
+class SchedulerRow:
+    """The worker row of a process that schedules and runs no jobs.
+
+    Without it others do not see what this process hands over, and it must not declare workers lost.
+    """
+
+    def __init__(self, parts: Parts, store: Store) -> None:
+        self.id = 0
+        self._parts = parts
+        self._store = store
+
+    async def register(self) -> Self:
+        row = {
+            "kind": WorkerKind.SCHEDULER,
+            "dispatches": True,
+            "routes": self._parts.routes_json,
+            "plain_fields": self._parts.plain_fields_json,
+        }
+        heartbeat, old_id = self._parts.heartbeat, self.id
+        self.id = await self._store.call(heartbeat.register, self._store, row)
+        heartbeat.replace(old_id, self.id)
+        return self
+
+    async def send_heartbeat(self) -> None:
+        """Send a heartbeat; register again if the row was deleted as lost."""
+        if not await self._store.call(self._record_heartbeat):
+            text = "worker %s, a scheduler, missed its heartbeat; registering again"
+            logger.warning(text, self.id, extra={"worker": self.id})
+            await self.register()
+
+    def start_heartbeat(self) -> None:
+        """Let the heartbeat thread renew this row, even if its event loop is blocked."""
+        self._parts.heartbeat.add(self.id)
+
+    async def unregister(self) -> None:
+        """Remove the row."""
+        from trax.store import workers
+
+        self._parts.heartbeat.remove(self.id)
+        await self._store.call(workers.remove, self.id)
+
+    def _record_heartbeat(self, connection: Connection) -> bool:
+        from trax.store import workers
+
+        self._parts.live.refresh(connection)
+        return workers.record_heartbeat(connection, self.id, concurrency=0, now=self._store.now(connection))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,8 +363,6 @@ class LoopWatch:
     ) -> None:
         self._runs = runs
         self._blocked_seconds = blocked_seconds
-        self._loop = asyncio.get_running_loop()
-        self._loop_thread = threading.get_ident()
         self._is_active = threading.Event()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -315,11 +372,12 @@ class LoopWatch:
         return self._is_active.is_set()
 
     def wake(self) -> None:
-        """Watch until nothing runs. Cheap if the watch is awake."""
+        """Watch the event loop of the caller until nothing runs. Cheap if the watch is awake."""
         if self._is_active.is_set():
             return
         self._is_active.set()
         if self._thread is None:
+            self._loop, self._loop_thread = asyncio.get_running_loop(), threading.get_ident()
             self._thread = threading.Thread(target=self._watch, name="trax loop watch", daemon=True)
             self._thread.start()
 

@@ -1,4 +1,4 @@
-"""`Loop`: call a function repeatedly until it is stopped; the loops of a worker; stop signals of a server."""
+"""`Loop`: call a function repeatedly until it is stopped; the duties of a process as loops; stop signals."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from trax.clock import is_set_within
 from trax.engine.open_store import use_web_lane
 from trax.errors import StoreError
 from trax.escapes import visible_text
-from trax.events import Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
-    from trax.store import Connection, Store
-    from trax.worker.parts import Parts
-    from trax.worker.worker import Worker
+    from trax.events import Events, Topic
+    from trax.worker.duties import Duty, DutyKind
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -38,6 +36,8 @@ FAILURE_CHARACTERS: Final = 300
 
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0)
 """Seconds to wait after failed turns, if the poll is not sooner."""
+RESTART_SECONDS: Final = 1.0
+"""When a loop starts again that has ended although nobody stopped it."""
 
 
 class Loop:
@@ -63,7 +63,7 @@ class Loop:
         self.failed_turns = 0
         self._turn = turn
         self._poll_seconds = poll_seconds
-        self._first_after = first_after
+        self.first_after = first_after
         self._wake_event = asyncio.Event()
         self._stopping = False
         self._failures = 0
@@ -96,7 +96,7 @@ class Loop:
     async def run(self) -> None:
         if not self._stopping:
             self._wake_event.clear()  # the first turn is still to come
-            await self._sleep(self._first_after)
+            await self._sleep(self.first_after)
         while not self._stopping:
             self._wake_event.clear()  # before the turn, so that a wake-up during it is not lost
             await self._sleep(await self._run_turn())
@@ -146,6 +146,84 @@ class Loop:
             return
         if await is_set_within(self._wake_event, seconds):
             self.is_requested = True
+
+
+class DutyLoops:
+    """Runs duties as loops of this event loop, which wake at the topics of this process.
+
+    `repair` is called after a failed turn; true if it removed the cause.
+    """
+
+    def __init__(
+        self, events: Events, *, repair: Callable[[Exception], Awaitable[bool]] | None = None
+    ) -> None:
+        self._events = events
+        self._repair = repair
+        self._duties: dict[str, Duty] = {}
+        self._loops: dict[str, Loop] = {}
+        self._tasks: dict[Loop, asyncio.Task[None]] = {}
+        self._undo: list[Callable[[], None]] = []
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [self._loops[name] for name in self._duties]
+
+    def load_failures(self) -> dict[str, str]:
+        """The loops whose turns fail, with their errors."""
+        return {loop.name: loop.failure for loop in self.loops if loop.failure is not None}
+
+    def turns_of(self, name: str) -> Loop:
+        """The loop of a duty, for one that wakes itself; it need not be added yet."""
+        if name not in self._loops:
+
+            async def turn() -> float | None:
+                return (await self._duties[name].turn()).next_in
+
+            loop = Loop(name, turn, poll_seconds=lambda: self._duties[name].poll_seconds())  # noqa: PLW0108
+            loop.repair = self._repair
+            self._loops[name] = loop
+        return self._loops[name]
+
+    def add(self, duties: Iterable[Duty]) -> None:
+        """Add duties, which their topics wake from now on."""
+        for duty in duties:
+            self._duties[duty.name] = duty
+            self.turns_of(duty.name).first_after = duty.first_after
+            for topic in duty.topics:
+                self._undo.append(self._events.listen(topic, partial(self._wake, duty, topic)))
+
+    def start(self) -> None:
+        for loop in self.loops:
+            self._start_loop(loop)
+
+    async def stop(self, *kinds: DutyKind) -> None:
+        """Stop the duties of these kinds; without kinds all of them, and listen to no topic."""
+        names = [name for name, duty in self._duties.items() if not kinds or duty.kind in kinds]
+        stopping = [self._loops[name] for name in names]
+        for loop in stopping:
+            loop.stop()
+        await asyncio.gather(
+            *(self._tasks[loop] for loop in stopping if loop in self._tasks), return_exceptions=True
+        )
+        while not kinds and self._undo:
+            self._undo.pop()()
+
+    def _wake(self, duty: Duty, topic: Topic) -> None:
+        if duty.needs_wake(topic):
+            self._loops[duty.name].wake()
+
+    def _start_loop(self, loop: Loop) -> None:
+        if not loop.is_stopping:
+            task = self._tasks[loop] = asyncio.create_task(loop.run(), name=f"trax {loop.name}")
+            task.add_done_callback(partial(self._restart_if_needed, loop))
+
+    def _restart_if_needed(self, loop: Loop, task: asyncio.Task[None]) -> None:
+        """Start a loop again that ended although nobody stopped it: a job may cancel every task it finds."""
+        if not loop.is_stopping:
+            error = "its task was cancelled" if task.cancelled() else repr(task.exception())
+            text = "loop %s ended unexpectedly (%s); it starts again in %g s"
+            logger.error(text, loop.name, error, RESTART_SECONDS, extra={"loop": loop.name})
+            task.get_loop().call_later(RESTART_SECONDS, self._start_loop, loop)
 
 
 def run_server(main: Coroutine[Any, Any, T]) -> T:
@@ -244,60 +322,3 @@ class StopSignals:
         if self.interrupt_requested.is_set():
             os._exit(128 + number)
         (self.interrupt_requested if self.stop_requested.is_set() else self.stop_requested).set()
-
-
-def claimer(parts: Parts, worker: Worker) -> Loop:
-    async def turn() -> float | None:
-        slots = worker.slots_to_fill
-        claimed = await worker.claim()
-        has_more = 0 < slots <= claimed and worker.slots_to_fill > 0  # jobs that compute come a few at a time
-        return 0 if has_more else None
-
-    return Loop("claimer", turn, poll_seconds=partial(interval_seconds, parts, "local_polling"))
-
-
-def finisher(
-    parts: Parts,
-    store: Store,
-    worker: Worker,
-    *,
-    leave_to_dispatcher: Callable[[], bool] = lambda: False,
-    wake_dispatcher: Callable[[], bool] = lambda: False,
-) -> Loop:
-    """Writes results, unless the dispatcher of this process does it (`leave_to_dispatcher`).
-
-    `wake_dispatcher` wakes the dispatcher of this process; False if there is none.
-    """
-
-    async def turn() -> None:
-        if leave_to_dispatcher() or not await worker.flush():
-            return
-        parts.events.emit(Topic.FINISHED)
-        if not wake_dispatcher():
-            parts.events.emit(Topic.PENDING)
-            await store.call(announce_capacity)
-
-    return Loop("finisher", turn, poll_seconds=partial(interval_seconds, parts, "local_polling"))
-
-
-def heartbeat(parts: Parts, worker: Worker) -> Loop:
-    poll = partial(interval_seconds, parts, "heartbeat")
-    return Loop("heartbeat", worker.send_heartbeat, poll_seconds=poll, first_after=poll())  # its row is new
-
-
-def announce_capacity(connection: Connection) -> None:
-    """Announce free capacity to other processes, if entries are ready.
-
-    Called after the results are committed: an entry written later than this check finds the capacity free.
-    """
-    from trax.store.announce import announce
-    from trax.store.queue import work_queue
-
-    if work_queue.is_any_ready(connection):
-        announce(connection, Topic.WORK_QUEUE)
-
-
-def interval_seconds(parts: Parts, setting: str) -> float:
-    """The current value of an interval setting: an operator may change it while the loop runs."""
-    interval: Any = getattr(parts.settings, f"{setting}_interval")
-    return interval.total_seconds()

@@ -267,8 +267,15 @@ class Worker:
             await self._processes.close()
         await self._store.call(workers.remove, self.id)
 
-    async def run_all(self, fetch: Callable[[], Awaitable[object]] | None = None) -> int:
-        """Claim and run everything pending, or all that `fetch` brings; returns the number of runs."""
+    async def run_all(
+        self,
+        fetch: Callable[[], Awaitable[object]] | None = None,
+        finish: Callable[[], Awaitable[int]] | None = None,
+    ) -> int:
+        """Claim and run everything pending, or all that `fetch` brings; returns the number of runs.
+
+        `finish` writes the results instead of `flush`.
+        """
         done = 0
         while True:
             if self._has_missed_heartbeats():
@@ -276,7 +283,7 @@ class Worker:
             if not await (fetch or self.claim)():
                 return done
             await self._pool.wait_until_idle()
-            done += await self.flush()
+            done += await (finish or self.flush)()
             await self._results.wait_for_hooks()
 
     @property

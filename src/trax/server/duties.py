@@ -1,9 +1,4 @@
-"""The background loops of a server: what one turn does, which loop it wakes, and when the next is due.
-
-manager ──queued──► dispatcher ──admitted──► claimer ──ended──► finisher ──► the three before it
-
-Where dispatcher and worker share a process there is no claimer: the worker claims in the gate transaction.
-"""
+"""The duties of a server: what one turn does, and when the next is due. Their drivers call the turns."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ import math
 from datetime import timedelta
 from functools import partial
 from time import monotonic, time_ns
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.engine.dead_letters import clean_dead_letters
 from trax.engine.manifest_manager import ManagerInput, run_manager_cycle
@@ -21,7 +16,7 @@ from trax.engine.rescue import repair_silent_manifests
 from trax.engine.routing import FleetCache
 from trax.engine.seed import retire_undeclared
 from trax.events import Topic
-from trax.records.worker import HeartbeatStreak
+from trax.remote.hand_over import hand_over_duty
 from trax.store import groups, stats
 from trax.store.announce import announce
 from trax.store.dialect import take_leader_lock
@@ -29,20 +24,24 @@ from trax.store.faults import Fault, fault_of
 from trax.store.manifests import manifest_due
 from trax.store.repair import repair_rows
 from trax.store.runs.rescue import end_suspended
+from trax.worker import duties as worker_duties
 from trax.worker.dispatcher import Dispatcher, seconds_until
-from trax.worker.loop import Loop, interval_seconds
+from trax.worker.duties import Duty, DutyKind, Turn, interval_seconds, is_enabled
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping
     from datetime import datetime
 
     from trax.engine.manifest_manager import ManagerResult
     from trax.engine.metadata_cleanup import MetadataCleanupResult
     from trax.engine.seed import RetirementResult
+    from trax.remote.hand_over import HandOver
     from trax.schedule.declaration import Timetable
     from trax.store import Connection, Store
+    from trax.worker.dispatcher import Turns
+    from trax.worker.heartbeat import SchedulerRow
     from trax.worker.parts import Parts
-    from trax.worker.worker import Worker
 
 logger = logging.getLogger(__name__)
 CLEAN_UP_SECONDS: Final = 3600
@@ -50,7 +49,7 @@ RETIRE_SECONDS: Final = 60
 MANAGER_DELAY_SECONDS: Final = 0.05
 """The manager starts this late, so that the dispatcher begins with jobs that are already queued."""
 HOUSEKEEPING_DELAY_SECONDS: Final = 2
-"""Housekeeping loops start this late, so that queued jobs come first when a server starts."""
+"""Housekeeping starts this late, so that queued jobs come first when a server starts."""
 TOTALS_SECONDS: Final = 20
 WATCHDOG_SECONDS: Final = 300
 REPAIR_SECONDS: Final = 60
@@ -61,59 +60,102 @@ LOST_RACE_SECONDS: Final = 0.05
 """When to try again after another server held the lock: it may have read before a change."""
 
 
-def manager(parts: Parts, store: Store) -> Loop:
-    turns, fleets = 0, FleetCache(parts.own_routes)
+def build_duties(
+    parts: Parts,
+    store: Store,
+    turns: Callable[[str], Turns],
+    *,
+    schedules: bool = True,
+    row: Worker | SchedulerRow | None = None,
+    hand_overs: Collection[HandOver] = (),
+    retiring: RetirementPlan | None = None,
+    fleets: FleetCache | None = None,
+) -> list[Duty]:
+    """The duties of a process: those of a scheduler, and those of its row, which may be that of a worker.
 
-    async def turn() -> float | None:
+    `turns` are the turns of a duty as its driver calls them. Manager and dispatcher share `fleets` if given.
+    """
+    duties: list[Duty] = []
+    worker, dispatcher = row if isinstance(row, Worker) else None, None
+    if schedules:
+        dispatcher = Dispatcher(parts, store, turns("job_dispatcher"), worker, fleets=fleets)
+        duties = [
+            manager(parts, store, fleets),
+            job_dispatcher(parts, dispatcher, claims=worker is not None),
+            metadata_cleaner(parts, store),
+            dead_letter_cleaner(parts, store),
+            session_reaper(parts, store),
+            totals_updater(store),
+            watchdog(parts, store),
+        ]
+    duties += [hand_over_duty(parts, hand_over) for hand_over in hand_overs]
+    if retiring is not None:
+        duties.append(retirer(parts, store, retiring))
+    if worker is not None:
+        duties += [worker_duties.claimer(parts, worker)] if dispatcher is None else []
+        duties.append(worker_duties.finisher(parts, store, worker, dispatcher))
+    if row is not None:
+        duties.append(worker_duties.heartbeat(parts, row))
+    return duties
+
+
+def manager(parts: Parts, store: Store, fleets: FleetCache | None = None) -> Duty:
+    turns, fleets = 0, fleets or FleetCache(parts.own_routes)
+
+    async def turn() -> Turn:
         nonlocal turns
-        turns += 1
-        turn = ManagerInput(turns, parts.heartbeat.watch or HeartbeatStreak.empty(), fleets)
+        turn, turns = ManagerInput(turns, parts.heartbeat.streak, fleets), turns + 1
         managed = await store.call(manage_now, store, parts, turn)
-        if not parts.settings.manifest_manager_enabled:
-            return None
+        if not is_enabled(parts, "manifest_manager"):
+            return Turn(managed)
         if managed is not None and managed.stale_priorities:
             await store.call(_apply_priorities, store)
         if managed is not None and managed.run_again:
-            return 0
-        seconds = await store.ask(_seconds_to_next_due, store)
-        return seconds if managed is not None or seconds is None else max(seconds, LOST_RACE_SECONDS)
+            return Turn(managed, 0)
+        seconds = await store.ask(seconds_to_next_due, store)
+        if managed is None and seconds is not None:
+            seconds = max(seconds, LOST_RACE_SECONDS)
+        return Turn(managed, seconds)
 
-    return Loop(
-        "manifest_manager",
-        turn,
-        poll_seconds=lambda: interval_seconds(parts, "manifest_manager_polling"),
+    return Duty(
+        name="manifest_manager",
+        turn=turn,
+        poll_seconds=partial(interval_seconds, parts, "manifest_manager_polling"),
         first_after=MANAGER_DELAY_SECONDS,
     )
 
 
-class DispatchLoop(Dispatcher):
-    """The loop of the job dispatcher."""
+def job_dispatcher(parts: Parts, dispatcher: Dispatcher, *, claims: bool = False) -> Duty:
+    """`claims`: the process has a worker, for which the dispatcher claims."""
+    return Duty(
+        name="job_dispatcher",
+        turn=dispatcher.turn,
+        poll_seconds=partial(interval_seconds, parts, "job_dispatcher_polling"),
+        stands_for=("job_dispatcher", "claimer") if claims else (),
+        needs_wake=dispatcher.needs_wake,
+    )
 
-    def __init__(self, parts: Parts, store: Store, worker: Worker | None = None) -> None:
-        poll_seconds = partial(interval_seconds, parts, "job_dispatcher_polling")
-        self.loop = Loop("job_dispatcher", self.turn, poll_seconds=poll_seconds)
-        super().__init__(parts, store, self.loop, worker)
 
-
-def session_reaper(parts: Parts, store: Store) -> Loop:
+def session_reaper(parts: Parts, store: Store) -> Duty:
     """Ends database sessions of suspended processes. It takes no lock, so it never waits for one."""
 
-    async def turn() -> None:
+    async def turn() -> Turn:
         ended = await store.ask(end_suspended, idle_for=parts.settings.worker_lost_after)
         if ended:
             text = "loop session_reaper: ended %s database sessions that were idle in a transaction"
             logger.warning(text, ended, extra={"sessions": ended})
+        return Turn(ended)
 
-    return _housekeeping_loop("session_reaper", turn, lambda: interval_seconds(parts, "heartbeat"))
+    return _housekeeping("session_reaper", turn, lambda: interval_seconds(parts, "heartbeat"))
 
 
-def watchdog(parts: Parts, store: Store) -> Loop:
+def watchdog(parts: Parts, store: Store) -> Duty:
     """Repairs manifests that have lost their next due time: after the start, and every few minutes."""
 
-    async def turn() -> None:
-        await store.call(repair_now, store, parts)
+    async def turn() -> Turn:
+        return Turn(await store.call(repair_now, store, parts))
 
-    return _housekeeping_loop("watchdog", turn, lambda: WATCHDOG_SECONDS)
+    return _housekeeping("watchdog", turn, lambda: WATCHDOG_SECONDS)
 
 
 class RowRepair:
@@ -149,19 +191,21 @@ class RetirementPlan(NamedTuple):
     postponed: Collection[str]
 
 
-def retirer(parts: Parts, store: Store, plan: RetirementPlan) -> Loop:
+def retirer(parts: Parts, store: Store, plan: RetirementPlan) -> Duty:
     """Retires undeclared manifests, once the servers that may still declare them have stopped."""
     waiting = set(plan.postponed)
 
-    async def turn() -> None:
-        if waiting:
-            result = await store.call(retire_now, store, parts, RetirementPlan(plan.timetable, waiting))
-            waiting.intersection_update(result.postponed)
-            if result.retired:
-                text = "manifests: retired %s that no server declares any more: %s"
-                logger.info(text, len(result.retired), ", ".join(sorted(result.retired)))
+    async def turn() -> Turn:
+        if not waiting:
+            return Turn()
+        result = await store.call(retire_now, store, parts, RetirementPlan(plan.timetable, waiting))
+        waiting.intersection_update(result.postponed)
+        if result.retired:
+            text = "manifests: retired %s that no server declares any more: %s"
+            logger.info(text, len(result.retired), ", ".join(sorted(result.retired)))
+        return Turn(result)
 
-    return _housekeeping_loop("retirer", turn, lambda: RETIRE_SECONDS)
+    return _housekeeping("retirer", turn, lambda: RETIRE_SECONDS)
 
 
 def retire_now(connection: Connection, store: Store, parts: Parts, plan: RetirementPlan) -> RetirementResult:
@@ -171,30 +215,34 @@ def retire_now(connection: Connection, store: Store, parts: Parts, plan: Retirem
     return retire_undeclared(connection, timetable, parts.settings, app=parts.name, now=now, only=only)
 
 
-def dead_letter_cleaner(parts: Parts, store: Store) -> Loop:
-    async def turn() -> None:
-        await store.call(clean_dead_letters, store, parts.settings)
+def dead_letter_cleaner(parts: Parts, store: Store) -> Duty:
+    async def turn() -> Turn:
+        return Turn(await store.call(clean_dead_letters_now, store, parts))
 
-    return _housekeeping_loop("dead_letter_cleanup", turn, lambda: CLEAN_UP_SECONDS)
+    return _housekeeping("dead_letter_cleanup", turn, lambda: CLEAN_UP_SECONDS)
 
 
-def metadata_cleaner(parts: Parts, store: Store) -> Loop:
+def clean_dead_letters_now(connection: Connection, store: Store, parts: Parts) -> int:
+    return clean_dead_letters(connection, store, parts.live.refresh(connection))
+
+
+def metadata_cleaner(parts: Parts, store: Store) -> Duty:
     resume_at: Mapping[str, datetime] = {}
 
-    async def turn() -> float | None:
+    async def turn() -> Turn:
         nonlocal resume_at
         cleaned = await store.call(clean_metadata_now, store, parts, resume_at)
         resume_at = cleaned.resume_at
-        return 0 if cleaned.run_again else None
+        return Turn(cleaned, 0 if cleaned.run_again else None)
 
-    return _housekeeping_loop("metadata_cleanup", turn, lambda: interval_seconds(parts, "metadata_cleanup"))
+    return _housekeeping("metadata_cleanup", turn, lambda: interval_seconds(parts, "metadata_cleanup"))
 
 
-def totals_updater(store: Store, *, min_age: timedelta = stats.SETTLE_TIME) -> Loop:
-    async def turn() -> float | None:
-        return 0 if await update_totals(store, min_age=min_age) else None
+def totals_updater(store: Store, *, min_age: timedelta = stats.SETTLE_TIME) -> Duty:
+    async def turn() -> Turn:
+        return Turn(next_in=0 if await update_totals(store, min_age=min_age) else None)
 
-    return _housekeeping_loop("totals", turn, lambda: TOTALS_SECONDS)
+    return _housekeeping("totals", turn, lambda: TOTALS_SECONDS)
 
 
 async def update_totals(store: Store, *, min_age: timedelta = stats.SETTLE_TIME) -> bool:
@@ -206,10 +254,16 @@ async def update_totals(store: Store, *, min_age: timedelta = stats.SETTLE_TIME)
     return step is not None and await store.call(stats.add, step) and step.more
 
 
-def _housekeeping_loop(
-    name: str, turn: Callable[[], Awaitable[float | None]], poll_seconds: Callable[[], float]
-) -> Loop:
-    return Loop(name, turn, poll_seconds=poll_seconds, first_after=HOUSEKEEPING_DELAY_SECONDS)
+def _housekeeping(
+    name: str, turn: Callable[[], Coroutine[Any, Any, Turn]], poll_seconds: Callable[[], float]
+) -> Duty:
+    return Duty(
+        name=name,
+        turn=turn,
+        poll_seconds=poll_seconds,
+        kind=DutyKind.HOUSEKEEPING,
+        first_after=HOUSEKEEPING_DELAY_SECONDS,
+    )
 
 
 def manage_now(
@@ -226,12 +280,8 @@ def manage_now(
         _warn_of_deferred(parts, managed)
     if managed is not None and managed.dead_letters:
         ids = managed.dead_letters
-        logger.warning(
-            "dead letters: %s new: %s; requeue or acknowledge",
-            len(ids),
-            ids,
-            extra={"dead_letters": ids},
-        )
+        text = "dead letters: %s new: %s; requeue or acknowledge"
+        logger.warning(text, len(ids), ids, extra={"dead_letters": ids})
     if managed is not None and managed.reaped:
         text = "runs %s were ended: their workers missed the heartbeat, or no worker claimed them in time"
         logger.warning(text, managed.reaped, extra={"lost_workers": managed.lost_workers})
@@ -271,5 +321,5 @@ def _next_totals_step(connection: Connection, store: Store, min_age: timedelta) 
     return stats.next_step(connection, now=store.now(connection), min_age=min_age)
 
 
-def _seconds_to_next_due(connection: Connection, store: Store) -> float | None:
+def seconds_to_next_due(connection: Connection, store: Store) -> float | None:
     return seconds_until(manifest_due.load_next_due(connection), store, connection)

@@ -417,7 +417,7 @@ async def test_two_concurrent_operators_resolve_a_letter_once(url: str, rival: s
 
         def operate(verb: str, order: list[int]) -> list[int]:
             other = Trax(url)
-            other.parts.store.open_blocking()
+            other.context.store.open_blocking()
             both.wait(30)
             letters = other.dead_letters
             asked = letters.requeue(order) if verb == "requeue" else letters.acknowledge(order, "seen")

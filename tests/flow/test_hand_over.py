@@ -68,7 +68,7 @@ class HandOverSetup:
         await self.h.cycle("hand_over")
 
     async def entry(self, entry_id: int) -> WorkQueueEntry:
-        store = await self.app.parts.store.open()
+        store = await self.app.context.store.open()
         entry = await store.ask(work_queue.get, entry_id)
         assert entry
         return entry
@@ -233,7 +233,7 @@ async def test_a_requeued_entry_gets_the_current_priority_of_its_group(setup: Ha
     setup.remote.error = OSError("no route")
     await setup.h.cycle("hand_over")
 
-    line = await (await setup.app.parts.store.open()).ask(inspect.load_position, entry.id)
+    line = await (await setup.app.context.store.open()).ask(inspect.load_position, entry.id)
     assert line is not None
     assert line.group_priority == 20
 
@@ -264,7 +264,7 @@ async def test_a_refused_entry_is_cancelled_when_a_newer_one_is_queued(setup: Ha
     setup.remote.error = OSError("no route")
     await setup.h.cycle("hand_over")
 
-    newer, older = await (await setup.app.parts.store.open()).ask(listing.entries)
+    newer, older = await (await setup.app.context.store.open()).ask(listing.entries)
     assert (newer.status, older.status) == (QueueStatus.QUEUED, QueueStatus.CANCELLED)
     assert [run.state for run in await setup.records()] == [State.FAILED]
 
@@ -272,7 +272,7 @@ async def test_a_refused_entry_is_cancelled_when_a_newer_one_is_queued(setup: Ha
 async def test_an_invalid_input_counts_dispatch_attempts_and_does_not_stop_others(url: str) -> None:
     async for setup in _setup(url, max_dispatch_attempts=2):
         (bad, _) = await setup.queue(1, 2)
-        store = await setup.app.parts.store.open()
+        store = await setup.app.context.store.open()
         await store.call(_spoil, bad.id)
 
         for _ in range(3):
@@ -292,8 +292,8 @@ def _spoil(connection: Any, entry_id: int) -> None:
 async def test_no_two_servers_hand_over_the_same_run(setup: HandOverSetup) -> None:
     await setup.queue(*range(20))
     await setup.h.cycle("job_dispatcher")
-    store = await setup.app.parts.store.open()
-    servers = [HandOver(setup.app.parts, store, setup.remote) for _ in range(4)]
+    store = await setup.app.context.store.open()
+    servers = [HandOver(setup.app.context, store, setup.remote) for _ in range(4)]
 
     while any(await asyncio.gather(*(server.turn() for server in servers))):
         for server in servers:
@@ -315,9 +315,9 @@ async def test_a_run_left_behind_by_a_dead_server_is_handed_over_by_another(setu
 
     await setup.queue(1)
     await setup.h.cycle("job_dispatcher")
-    store = await setup.app.parts.store.open()
+    store = await setup.app.context.store.open()
     deaf = Deaf()
-    dying = HandOver(setup.app.parts, store, deaf)
+    dying = HandOver(setup.app.context, store, deaf)
     await dying.turn()
     await begun.wait()
     await dying.drain(0)
@@ -381,9 +381,9 @@ async def test_a_late_refusal_does_not_affect_a_run_resubmitted_by_another_serve
 
     (queued,) = await setup.queue(1)
     await setup.h.cycle("job_dispatcher")
-    store = await setup.app.parts.store.open()
+    store = await setup.app.context.store.open()
     submitters = [Slow(Refused("too late")), Slow(None)]
-    servers = [HandOver(setup.app.parts, store, submitter) for submitter in submitters]
+    servers = [HandOver(setup.app.context, store, submitter) for submitter in submitters]
     for server, submitter in zip(servers, submitters, strict=True):
         await server.turn()
         await submitter.begun.wait()
@@ -516,7 +516,7 @@ async def test_runs_that_waited_for_a_stopped_server_are_handed_over_at_its_retu
 async def test_a_run_whose_entry_was_given_to_another_is_not_handed_over_again(setup: HandOverSetup) -> None:
     (queued,) = await setup.queue(1)
     await setup.cycle()
-    store = await setup.app.parts.store.open()
+    store = await setup.app.context.store.open()
     await store.call(_forget, queued.id)
     await setup.h.advance(minutes=21)
 

@@ -43,20 +43,20 @@ class ParkingSetup:
 
     async def queue(self, train: str, value: Any = None, **how: Any) -> QueuedEntry:
         options: Any = how
-        return (await Enqueuer(self.app.parts).enqueue(train, [value], options, has_code=False))[0]
+        return (await Enqueuer(self.app.context).enqueue(train, [value], options, has_code=False))[0]
 
     async def register(self, *trains: str, groups: list[str] | None = None, **columns: Any) -> int:
         """A worker of another process."""
-        store, named = await self.app.parts.store.open(), None if groups is None else json.dumps(groups)
+        store, named = await self.app.context.store.open(), None if groups is None else json.dumps(groups)
         row = {"kind": "worker", "concurrency": 1, "trains": json.dumps(trains), "groups": named, **columns}
-        return await store.call(self.app.parts.heartbeat.register, store, row)
+        return await store.call(self.app.context.heartbeat.register, store, row)
 
     async def parked(self) -> list[int]:
         queued = await self.app.work_queue.list(status="queued")
         return [entry.id for entry in queued if entry.parked_at is not None]
 
     async def places(self) -> int:
-        store = await self.app.parts.store.open()
+        store = await self.app.context.store.open()
         return sum((await store.ask(inspect.count_active_runs)).values())
 
 
@@ -82,7 +82,7 @@ async def test_entries_of_an_unserved_train_occupy_no_slot_and_delay_no_others(
 
 
 async def test_a_flood_of_unserved_entries_is_parked_once_and_not_read_again(setup: ParkingSetup) -> None:
-    store = await setup.app.parts.store.open()
+    store = await setup.app.context.store.open()
     await setup.queue("gone")
     await setup.app.queue_many(setup.greet, ["first"] * 3)
     await store.call(_flood, 2_000)
@@ -200,10 +200,10 @@ async def test_a_manifest_whose_train_is_gone_gets_one_dead_letter(setup: Parkin
     async def gone(_name: str) -> None: ...
 
     old.schedule(gone, "nightly", "Ada", every(minutes=1), group=Group("night"))
-    store = await setup.app.parts.store.open()
-    settings = setup.app.parts.settings
+    store = await setup.app.context.store.open()
+    settings = setup.app.context.settings
 
-    await store.call(schedule, store, old.parts.declarations.timetable(), settings)
+    await store.call(schedule, store, old.context.declarations.timetable(), settings)
     for _ in range(30):
         await setup.h.run_until_idle()
         await setup.h.advance(minutes=1)
@@ -218,7 +218,7 @@ async def test_pending_runs_are_requeued_when_their_last_worker_is_gone(setup: P
     entries = [await setup.queue("bake") for _ in range(2)]
     await setup.h.cycle("job_dispatcher")
     assert await setup.places() == 2
-    store = await setup.app.parts.store.open()
+    store = await setup.app.context.store.open()
     await store.call(workers.remove, worker_id)
     await setup.app.queue(setup.greet, "Ada")
 
@@ -233,9 +233,9 @@ async def test_pending_runs_are_requeued_when_their_last_worker_is_gone(setup: P
 
 async def test_without_any_worker_entries_stay_in_the_queue(setup: ParkingSetup) -> None:
     await setup.queue("bake")
-    store = await setup.app.parts.store.open()
+    store = await setup.app.context.store.open()
 
-    dispatched = await store.call(dispatch_now, store, setup.app.parts, fleets=FleetCache())
+    dispatched = await store.call(dispatch_now, store, setup.app.context, fleets=FleetCache())
 
     assert (dispatched.metadata_ids, await setup.parked()) == ([], [])
     assert len(await store.ask(_ready)) == 1
@@ -245,7 +245,7 @@ async def test_status_and_health_report_parked_entries(setup: ParkingSetup) -> N
     await setup.queue("greeet")
     await setup.h.run_until_idle()
 
-    found = await status(setup.app.parts.store, setup.app.parts.live)
+    found = await status(setup.app.context.store, setup.app.context.live)
 
     assert (found.parked, found.parked_trains) == (1, ("greeet",))
     assert problems(found) == ["1 entry is parked: no live worker accepts train 'greeet'"]

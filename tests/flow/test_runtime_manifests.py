@@ -130,7 +130,7 @@ async def test_manifests_left_out_of_a_batch_are_retired_with_their_history(app:
 async def test_an_empty_batch_changes_and_prunes_nothing(app: Railway, h: Harness) -> None:
     await app.manifests.schedule_many(app.sync_table, "sync", THREE, FIVE_MINUTES)
 
-    with changed_rows(await app.parts.store.open()) as changes:
+    with changed_rows(await app.context.store.open()) as changes:
         made = await app.manifests.schedule_many(app.sync_table, "sync", {}, every(hours=1))
 
     assert (made, changes) == ([], [])

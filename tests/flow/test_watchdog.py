@@ -47,7 +47,7 @@ async def harness(url: str) -> AsyncGenerator[ManagerHarness]:
 
 
 def repair(harness: ManagerHarness) -> list[str]:
-    return harness.store.run(repair_now, harness.store, harness.app.parts)
+    return harness.store.run(repair_now, harness.store, harness.app.context)
 
 
 def silence(harness: ManagerHarness, *external_ids: str, **columns: Any) -> None:
@@ -78,7 +78,7 @@ async def test_a_manifest_that_would_never_run_again_becomes_due_now(
     assert len(warned) == 1
     assert warned[0].startswith("manifests: 4 had no next due time, no entry and no run")
     assert warned[0].endswith("they are due now: daily, hourly, often, once")
-    assert harness.app.parts.counters.repaired_manifests == 4
+    assert harness.app.context.counters.repaired_manifests == 4
 
 
 async def test_a_missed_success_of_a_parent_and_an_unhandled_failure_are_repaired(
@@ -132,7 +132,7 @@ async def test_a_manifest_this_server_cannot_evaluate_is_repaired(harness: Manag
 async def test_the_watchdog_runs_soon_after_the_start_and_every_five_minutes(harness: ManagerHarness) -> None:
     silence(harness, "hourly")
 
-    watchdog = duties.watchdog(harness.app.parts, harness.store)
+    watchdog = duties.watchdog(harness.app.context, harness.store)
     await watchdog.turn()
 
     assert (await harness.manifest("hourly")).next_due_at == TEN

@@ -172,7 +172,7 @@ async def test_an_entry_is_behind_those_that_fill_what_is_left(url: str) -> None
 async def test_workers_must_live_have_the_train_and_a_free_slot(url: str) -> None:
     app = app_at(url)
     async with Harness(app) as h:
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         entry = await app.queue(greet_of(app), "Ada")
         await store.call(workers.register, {**WORKER, "trains": '["other"]'}, now=h.now)
         others = await app.why(entry.id)
@@ -263,7 +263,7 @@ async def test_an_unknown_name_or_number_raises_not_found(what: str | int, said:
 async def test_a_parked_entry_names_the_train_its_neighbour_and_when_it_is_given_up(url: str) -> None:
     app = app_at(url)
     async with Harness(app) as h:
-        entry = await enqueue_without_code(app.parts, "greeet", None, {})
+        entry = await enqueue_without_code(app.context, "greeet", None, {})
         await h.cycle("job_dispatcher")
 
         [reason] = await app.why(entry.id)
@@ -275,7 +275,7 @@ async def test_a_parked_entry_names_the_train_its_neighbour_and_when_it_is_given
 async def test_a_pending_run_does_not_blame_slots_that_are_free(url: str) -> None:
     app = app_at(url)
     async with Harness(app) as h:
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         await store.call(workers.register, {**WORKER, "concurrency": 2}, now=h.now)
         for name in ("Ada", "Grace"):
             await app.queue(greet_of(app), name)
@@ -334,13 +334,13 @@ async def test_without_code_why_uses_the_settings_that_servers_publish(url: str)
         return
     app = app_at(url, max_active_jobs=1, polling_interval=timedelta(hours=1))
     async with Harness(app) as h:
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         row = {"kind": "worker", "concurrency": 4, "trains": '["greet"]', "dispatches": True, "declares": ""}
-        await store.call(app.parts.heartbeat.register, store, row)
+        await store.call(app.context.heartbeat.register, store, row)
         entries = [await app.queue(greet_of(app), name) for name in ("Ada", "Grace")]
         await h.cycle("job_dispatcher")
         onlooker = Trax(url)
-        onlooker.parts.store.clock = lambda: h.now
+        onlooker.context.store.clock = lambda: h.now
         try:
             [reason] = await onlooker.why(entries[1].id)
         finally:
@@ -372,7 +372,7 @@ async def test_a_live_scheduler_without_the_code_of_the_asker_is_enough(url: str
     app = app_at(url)
     app.schedule(greet_of(app), "ada", "Ada", every(hours=1))
     async with Harness(app) as h:
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         await store.call(workers.register, {**WORKER, "kind": "scheduler", "declares": ""}, now=h.now)
         async with asked_elsewhere(url, h) as onlooker:
             alive = await onlooker.why("ada")
@@ -459,7 +459,7 @@ async def test_a_run_whose_worker_is_silent_does_not_read_as_running(
 ) -> None:
     app = app_at(url)
     async with Harness(app) as h:
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         worker = await store.call(workers.register, WORKER, now=h.now)
         await app.queue(greet_of(app), "Ada")
         await h.cycle("job_dispatcher")
@@ -482,7 +482,7 @@ async def test_a_run_whose_worker_is_silent_does_not_read_as_running(
 async def asked_elsewhere(url: str, h: Harness) -> AsyncGenerator[Trax]:
     """An app without trains in another process, at the time of the harness."""
     onlooker = Trax(url)
-    onlooker.parts.store.clock = lambda: h.now
+    onlooker.context.store.clock = lambda: h.now
     try:
         yield onlooker
     finally:

@@ -87,7 +87,7 @@ class Watched(Dispatcher):
     def __init__(self, gate: Gate) -> None:
         store: Any = gate
         self.turns = Requested()
-        super().__init__(Trax("memory://").parts, store, self.turns)
+        super().__init__(Trax("memory://").context, store, self.turns)
         self._memory = GateMemory(lambda: 0.0)
 
     @property

@@ -98,7 +98,7 @@ def test_dependents_of_a_retired_parent_and_differing_servers_are_found(address:
     async def retire() -> None:
         async with Harness(app):
             await app.manifests.delete("goes")
-            store = await app.parts.store.open()
+            store = await app.context.store.open()
             now = await store.ask(dialect.now)
             for pid in (1, 2):
                 await register_server(app, declares=f"set {pid}", pid=pid, now=now)
@@ -158,7 +158,7 @@ async def test_what_waits_without_a_scheduler_is_found(address: str) -> None:
     app.schedule(app.sync_table, "users", USERS, every(hours=1))
     async with Harness(app):
         await app.queue(app.sync_table, USERS)
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
 
         [wrong] = [finding for finding in await asyncio.to_thread(load_findings, address) if finding.is_wrong]
         await register_server(app, declares="", pid=1, now=await store.ask(dialect.now))

@@ -141,7 +141,7 @@ async def test_a_server_runs_each_duty_of_its_role_and_each_topic_wakes_those_of
 
     for topic in WAKES:
         turns.names.clear()
-        app.parts.events.emit(topic)
+        app.context.events.emit(topic)
         await turns.wait_for(woken_by(topic, role))
 
     await app.stop()
@@ -160,7 +160,7 @@ async def test_a_server_hands_over_when_runs_are_pending(url: str, turns: Turns)
 
     for topic in (Topic.PENDING, Topic.SETTING):
         turns.names.clear()
-        app.parts.events.emit(topic)
+        app.context.events.emit(topic)
         await turns.wait_for([HAND_OVER])
 
     await app.stop()
@@ -200,7 +200,7 @@ async def test_a_simulated_server_runs_each_duty_of_its_role_and_each_topic_wake
     app, simulation = build_app(), Simulation(1, START)
     with simulation.open():
         server = VirtualServer(
-            simulation, "server", app.parts, app.parts.declarations.timetable(), Instant(), role=role
+            simulation, "server", app.context, app.context.declarations.timetable(), Instant(), role=role
         )
         server.start()
         simulation.run_until(START + HOUR / 6)
@@ -208,7 +208,7 @@ async def test_a_simulated_server_runs_each_duty_of_its_role_and_each_topic_wake
 
         for topic in WAKES:
             turns.names.clear()
-            server.parts.events.emit(topic)
+            server.context.events.emit(topic)
             simulation.run_until(simulation.now)
             assert set(turns.names) >= woken_by(topic, role)
             assert set(turns.names) <= woken_by(topic, role) | {"heartbeat", "session_reaper"}
@@ -217,7 +217,7 @@ async def test_a_simulated_server_runs_each_duty_of_its_role_and_each_topic_wake
 async def test_a_scheduler_that_was_declared_lost_registers_again(url: str, turns: Turns) -> None:
     app = build_app(url, heartbeat_interval=0.1)
     await app.start("scheduler")
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     [before] = store.read(workers.servers, alive_since=START - 10_000 * HOUR)
     store.run(workers.remove, before.id)
 

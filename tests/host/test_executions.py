@@ -89,7 +89,7 @@ async def test_an_invalid_filter_is_refused(h: Harness, asked: dict[str, Any], s
 
 async def test_a_run_in_progress_is_requested_to_cancel_and_notified_at_once(h: Harness) -> None:
     began, heard = asyncio.Event(), asyncio.Event()
-    h.app.parts.events.listen(Topic.CANCEL, heard.set)
+    h.app.context.events.listen(Topic.CANCEL, heard.set)
 
     @h.app.train
     async def forever() -> None:
@@ -161,7 +161,7 @@ def carried(store: Store, entry_id: int) -> tuple[Any, ...]:
 async def test_a_rerun_keeps_the_limits_of_the_run_for_any_caller(
     h: Harness, url: str, has_code: bool
 ) -> None:
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
     how = {"timeout": timedelta(seconds=7), "retry": Retry(max_attempts=1, jitter=0.5), "unique": "ada"}
     first = await h.app.queue("greet", "Ada", group="mail", priority=9, **how)  # pyright: ignore[reportArgumentType]
     await h.run_until_idle()
@@ -190,7 +190,7 @@ async def test_a_manifests_run_that_is_run_again_keeps_the_manifests_limits(h: H
 
     again = await h.app.executions.rerun(run.id)
 
-    seconds, retry, *_ = carried(await h.app.parts.store.open(), again.id)
+    seconds, retry, *_ = carried(await h.app.context.store.open(), again.id)
     policy = RetryPolicy.from_json(retry)
     assert policy is not None
     assert (seconds, policy.max_attempts) == (30, 7)
@@ -213,7 +213,7 @@ async def test_a_run_that_cannot_be_repeated_is_refused(
 
     await h.run_until_idle()
     (run,) = await h.app.executions.list()
-    h.app.parts.store.open_blocking().run(spoil)
+    h.app.context.store.open_blocking().run(spoil)
 
     with pytest.raises(kind, match=said):
         await h.app.executions.rerun(run.id)

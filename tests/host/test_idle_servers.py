@@ -53,7 +53,7 @@ class Polls:
 
 
 def polled_duties(app: Trax, store: Store, **options: Any) -> dict[str, Duty]:
-    return {duty.name: duty for duty in build_duties(app.parts, store, lambda _: Polls(), **options)}
+    return {duty.name: duty for duty in build_duties(app.context, store, lambda _: Polls(), **options)}
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ async def app(url: str) -> AsyncGenerator[Trax]:
 
 
 async def test_an_idle_server_runs_a_few_queries_a_second_in_all_roles_together(app: Trax) -> None:
-    store, parts = await app.parts.store.open(), app.parts
-    worker = await Worker.start(parts, store)
+    store, context = await app.context.store.open(), app.context
+    worker = await Worker.start(context, store)
     counter = Counter(store)
     of_worker = polled_duties(app, store, schedules=False, row=worker)
     of_scheduler = polled_duties(app, store)
@@ -85,7 +85,7 @@ async def test_an_idle_server_runs_a_few_queries_a_second_in_all_roles_together(
 
 
 async def test_an_idle_dispatcher_leaves_the_gate_lock_and_runs_two_queries_at_most(app: Trax) -> None:
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     counter = Counter(store)
 
     assert await counter.of_a_poll(polled_duties(app, store)["job_dispatcher"]) <= 2
@@ -94,8 +94,8 @@ async def test_an_idle_dispatcher_leaves_the_gate_lock_and_runs_two_queries_at_m
 
 
 async def test_a_poll_finds_an_entry_without_a_notification(app: Trax) -> None:
-    store = await app.parts.store.open()
-    await Worker.start(app.parts, store)
+    store = await app.context.store.open()
+    await Worker.start(app.context, store)
     await app.queue(app.trains.get("note"), "x")
 
     await Counter(store).of_a_poll(polled_duties(app, store)["job_dispatcher"])

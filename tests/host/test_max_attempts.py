@@ -107,5 +107,5 @@ def test_the_environment_may_use_both_names(variable: str, monkeypatch: pytest.M
 
     app = Trax("memory://")
 
-    assert app.parts.settings.default_max_attempts == 9
+    assert app.context.settings.default_max_attempts == 9
     app.close()

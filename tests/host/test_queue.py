@@ -44,7 +44,7 @@ def app(url: str) -> Generator[Trax]:
 
 @pytest.fixture
 def opened(app: Trax) -> Store:
-    return app.parts.store.open_blocking()
+    return app.context.store.open_blocking()
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def stored(shop: Trax, column: str) -> list[Any]:
         queue = tables(connection).work_queue
         return list(connection.execute(queue.select().order_by(queue.c.id)).scalars(column))
 
-    return shop.parts.store.open_blocking().read(read)
+    return shop.context.store.open_blocking().read(read)
 
 
 @IN_MEMORY_TOO

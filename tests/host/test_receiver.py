@@ -94,7 +94,7 @@ async def test_a_run_that_is_not_pending_is_not_claimed_and_is_unchanged(
     setup: ReceiverSetup, state: State
 ) -> None:
     run = await setup.handed_over(setup.work, 7)
-    store = await setup.app.parts.store.open()
+    store = await setup.app.context.store.open()
     ended = None if state is State.IN_PROGRESS else run.created_at
     await store.call(_change, run.id, state=state, started_at=run.created_at, ended_at=ended)
     before = await setup.app.executions.get(run.id)
@@ -114,7 +114,7 @@ async def test_a_run_that_does_not_exist_is_an_error(setup: ReceiverSetup) -> No
 
 async def test_a_run_without_code_here_stays_pending_for_others(setup: ReceiverSetup) -> None:
     run = await setup.handed_over(setup.work, 7)
-    store = await setup.app.parts.store.open()
+    store = await setup.app.context.store.open()
     await store.call(_change, run.id, train="foreign")
 
     async with setup.app.receiver() as receiver:
@@ -129,7 +129,7 @@ async def test_a_missing_or_unfit_input_is_dead_lettered_with_the_reason(
     setup: ReceiverSetup, spoiled: str | None
 ) -> None:
     run = await setup.handed_over(setup.work, 7)
-    store = await setup.app.parts.store.open()
+    store = await setup.app.context.store.open()
     await store.call(_change, run.id, input=spoiled)
 
     async with setup.app.receiver() as receiver:
@@ -169,7 +169,7 @@ async def test_leaving_the_block_ends_the_runs_and_unregisters_the_worker(setup:
         await receiver.claim_by_id(run.id)
 
     assert (await setup.app.executions.get(run.id)).state == State.COMPLETED
-    store = await setup.app.parts.store.open()
+    store = await setup.app.context.store.open()
     assert await store.ask(_workers) == 0
 
 
@@ -205,7 +205,7 @@ async def test_a_poisoned_job_of_a_manifest_gets_one_dead_letter_and_stops_no_ot
     app.schedule(work, "spoiled", 1, every(hours=1))
     app.schedule(work, "sound", 2, every(hours=1))
     async with Harness(app) as h:
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         await store.call(_spoil_manifest, "spoiled")
         await h.run_until_idle()
         await h.run_until_idle()
@@ -273,7 +273,7 @@ async def test_a_run_that_was_reassigned_while_it_waited_does_not_begin(setup: R
     async with setup.app.receiver(concurrency=1) as receiver:
         ids = await bench.claim_three(receiver)
         await bench.begins(0)
-        store = await setup.app.parts.store.open()
+        store = await setup.app.context.store.open()
         await store.call(_change, ids[1], state=State.CANCELLED, ended_at=setup.h.now)
 
         bench.gate.set()

@@ -78,8 +78,8 @@ async def yard_on(url: str, **settings: Any) -> AsyncGenerator[UnwrittenResultSe
         return f"{number} {LONG}"
 
     async with Harness(app) as h:
-        store = await app.parts.store.open()
-        worker = await Worker.start(app.parts, store)
+        store = await app.context.store.open()
+        worker = await Worker.start(app.context, store)
         yield UnwrittenResultSetup(h, store, worker, ran)
         await worker.drain(0)
         await worker.unregister()
@@ -280,7 +280,7 @@ async def test_app_run_gives_up_on_its_result_after_the_last_pause(
     def never(*_: Any, **__: Any) -> Any:
         raise AccessDenied("is read-only")
 
-    monkeypatch.setattr(recorded_run, "PAUSES", (app.parts.settings.worker_lost_after.total_seconds() + 1,))
+    monkeypatch.setattr(recorded_run, "PAUSES", (app.context.settings.worker_lost_after.total_seconds() + 1,))
     monkeypatch.setattr(metadata, "finish", never)
 
     @app.train
@@ -357,6 +357,6 @@ def test_every_data_error_of_postgresql_is_recognized(
 ) -> None:
     app = Trax(postgres_url)
     try:
-        assert _refusal(app.parts.store.open_blocking(), statement) is fault
+        assert _refusal(app.context.store.open_blocking(), statement) is fault
     finally:
         app.close()

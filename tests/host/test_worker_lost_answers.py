@@ -107,8 +107,8 @@ async def setup(url: str) -> AsyncGenerator[LostAnswerSetup]:
 
     app.train(retry=Retry(max_attempts=3, delay=timedelta(0)), on_completed=hear, on_failed=hear)(work)
     async with Harness(app) as h:
-        store = await app.parts.store.open()
-        yards = [LostAnswerSetup(h, store, await Worker.start(app.parts, store))]
+        store = await app.context.store.open()
+        yards = [LostAnswerSetup(h, store, await Worker.start(app.context, store))]
         yield yards[0]
         await yards[0].worker.drain(0)
         await yards[0].worker.unregister()
@@ -138,7 +138,7 @@ async def test_a_run_admitted_and_claimed_at_once_is_released_after_a_lost_answe
     setup: LostAnswerSetup,
 ) -> None:
     await setup.app.queue("work", "Ada")
-    visit: Any = partial(setup.store.call, dispatch_now, setup.store, setup.app.parts)
+    visit: Any = partial(setup.store.call, dispatch_now, setup.store, setup.app.context)
     with setup.answers(lost), pytest.raises(StoreUnavailable):
         await setup.worker.dispatch_and_claim(visit)
     assert await setup.states() == [State.IN_PROGRESS]
@@ -157,8 +157,8 @@ async def test_the_manifest_of_such_a_run_is_not_held_up_and_counts_no_failure(u
 
     app.schedule(work, "daily", "Ada", every(days=1))
     async with Harness(app) as h:
-        store = await app.parts.store.open()
-        setup = LostAnswerSetup(h, store, await Worker.start(app.parts, store))
+        store = await app.context.store.open()
+        setup = LostAnswerSetup(h, store, await Worker.start(app.context, store))
         await h.cycle("manifest_manager")
         await h.cycle("job_dispatcher")
         with setup.answers(lost), pytest.raises(StoreUnavailable):
@@ -270,7 +270,7 @@ async def test_a_worker_whose_registration_got_no_answer_registers_again(
 ) -> None:
     monkeypatch.setattr(start, "PAUSES", (0,))
     app = Trax(url)
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     run: Any = store.run
     register = workers.register
     registered: list[int] = []

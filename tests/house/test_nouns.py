@@ -72,7 +72,7 @@ class Parcels:
     def __init__(self, app: Trax) -> None:
         self.searched: dict[str, Any] = {}
         query = replace(run_lists.RUNS, search=self._search)
-        self._lists = RecordLists(app.parts.store, PARCELS, query)
+        self._lists = RecordLists(app.context.store, PARCELS, query)
 
     async def list(self, **keywords: Any) -> Any:
         return await self._lists.load_list(keywords)
@@ -160,7 +160,7 @@ def test_an_added_filter_is_an_option_of_the_command(
         commands(["list", "--weight", "heavy"], exit_on_error=False, print_error=False)
     commands(["list", "--help"], exit_on_error=False, result_action="return_value")
     shown = " ".join(capsys.readouterr().out.split())
-    app.parts.store.close()
+    app.context.store.close()
 
     missing = [name for name, text in HELP.items() if f"--{name}" not in shown or text not in shown]
     assert missing == []

@@ -80,8 +80,8 @@ class Struck:
     def __init__(self, app: Trax, receiver: Receiver, mail: Path, finisher: Duty) -> None:
         self._app = app
         self._receiver = receiver
-        self._duties = DutyLoops(app.parts.events)
-        self._duties.add([finisher, duties.heartbeat(app.parts, receiver)])
+        self._duties = DutyLoops(app.context.events)
+        self._duties.add([finisher, duties.heartbeat(app.context, receiver)])
         self._loops = self._duties.loops
         self._reading = asyncio.create_task(self._read(mail))
         self._tasks = [asyncio.create_task(loop.run()) for loop in self._loops]
@@ -89,9 +89,9 @@ class Struck:
     @classmethod
     async def started(cls, site: Workspace, mail: Path) -> Struck:
         app = site.app()
-        store = await app.parts.store.open()
-        receiver = await Receiver.start(app.parts, store, 20)
-        return cls(app, receiver, mail, duties.finisher(app.parts, store, receiver))
+        store = await app.context.store.open()
+        receiver = await Receiver.start(app.context, store, 20)
+        return cls(app, receiver, mail, duties.finisher(app.context, store, receiver))
 
     async def end(self) -> None:
         await self._no_more_letters()

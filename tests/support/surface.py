@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RESOURCES = sorted(name for name, what in vars(Trax).items() if isinstance(what, cached_property))
 WITH_KEYWORDS = (
     *("trax.app.app", "trax.records.nouns", "trax.engine.enqueue", "trax.remote.http.endpoint"),
-    *("trax.schedule.declaration", "trax.train", "trax.worker.parts"),
+    *("trax.schedule.declaration", "trax.train", "trax.worker.app_context"),
 )
 """Modules that have the options of methods as a TypedDict."""
 MORE = re.compile(r"Unpack\[(\w+)\]")

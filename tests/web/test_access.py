@@ -237,7 +237,7 @@ async def test_an_unreachable_database_is_reported_without_its_address(
     def gone() -> None:
         raise StoreUnavailable("cannot reach postgresql://secret@db")
 
-    monkeypatch.setattr(web.state.context.app.parts.store, "open", gone)
+    monkeypatch.setattr(web.state.context.app.context.store, "open", gone)
     async with browser(web, token=OPERATOR) as program:
         health, alive = await program.get("/health"), await program.get("/health/live")
 

@@ -132,7 +132,7 @@ async def test_run_durations_of_this_process_are_reported_in_buckets(url: str) -
         await room.app.queue_many("serve_coffee", [{"customer": "Eve"}] * 3)
         await room.harness.run_until_idle()
         await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
-        done = room.app.parts.counters
+        done = room.app.context.counters
         done.count_run("slow", 7.0)
         done.count_run("slow", 7_200.0, waited_seconds=0.2)
 

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from trax.records.nouns import AuditFilter, AuditKeywords
     from trax.store import Connection, Store
     from trax.store.audit import UndoableEntry
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 class Audit:
     """The audit log: actor, action, target, values before and after, reason."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._lists = RecordLists(parts.store, AUDIT, audit.ENTRIES)
-        self._live = parts.live
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._lists = RecordLists(context.store, AUDIT, audit.ENTRIES)
+        self._live = context.live
 
     async def get(self, audit_id: int) -> AuditEntry:
         store = await self._store.open()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trax.records.listing import Count, RecordPage
     from trax.records.nouns import DeadLetterKeywords, LetterFilter
     from trax.store import Connection, Store
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 NOUN: Final = "dead_letter"
 
@@ -32,9 +32,9 @@ NOUN: Final = "dead_letter"
 class DeadLetters:
     """Requeue or acknowledge dead letters. Of two concurrent calls, only one resolves a letter."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._lists = RecordLists(parts.store, DEAD_LETTERS, dead_letters.LETTERS)
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._lists = RecordLists(context.store, DEAD_LETTERS, dead_letters.LETTERS)
 
     @overload
     async def requeue(self, ids: Sequence[int], note: str | None = None) -> list[int]: ...

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.worker.entry import QueuedEntry
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 class Executions:
     """The records of all runs: past, active and pending."""
 
-    def __init__(self, parts: Parts, enqueuer: Enqueuer) -> None:
-        self._store = parts.store
-        self._lists = RecordLists(parts.store, EXECUTIONS, run_lists.RUNS)
-        self._live = parts.live
-        self._submitters = parts.submitters
+    def __init__(self, context: AppContext, enqueuer: Enqueuer) -> None:
+        self._store = context.store
+        self._lists = RecordLists(context.store, EXECUTIONS, run_lists.RUNS)
+        self._live = context.live
+        self._submitters = context.submitters
         self._enqueuer = enqueuer
 
     async def get(self, metadata_id: int) -> Metadata:
@@ -125,8 +125,8 @@ def _cancel(connection: Connection, store: Store, ids: list[int], settings: Sett
 class AppLogs:
     """Log lines of all runs. For one run, see `app.executions.logs`."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._lists = RecordLists(parts.store, LOGS, run_log.LINES)
+    def __init__(self, context: AppContext) -> None:
+        self._lists = RecordLists(context.store, LOGS, run_log.LINES)
 
     async def list(self, **keywords: Unpack[LogKeywords]) -> list[LogLine]:
         """List lines, newest first. For the next page, pass the last id as `before`.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trax.records.nouns import PageByName
     from trax.store import Connection, Store
     from trax.store.audit import UndoableEntry
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 NOUN: Final = "group"
 COMPARED: Final = 500
@@ -37,9 +37,9 @@ COMPARED: Final = 500
 class Groups:
     """Groups of manifests. Changes take effect on every server within one cycle."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._lists = RecordLists(parts.store, GROUPS, groups.GROUPS)
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._lists = RecordLists(context.store, GROUPS, groups.GROUPS)
 
     async def update(
         self,

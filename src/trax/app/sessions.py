@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trax.records.listing import Count, RecordPage
     from trax.records.nouns import SessionFilter, SessionKeywords
     from trax.store import Connection, Store
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +48,9 @@ UNAUTHENTICATED: Final = "unauthenticated"
 class Sessions:
     """Browsers that are signed in, one row each. Only the browser has the secret."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._lists = RecordLists(parts.store, SESSIONS, web_sessions.SESSIONS, needs_now=True)
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._lists = RecordLists(context.store, SESSIONS, web_sessions.SESSIONS, needs_now=True)
         self.cache = SessionCache()
         self._failures = FailureBudget()
 

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from trax.records.nouns import EntryFilter, EntryKeywords
     from trax.settings import Settings
     from trax.store import Connection, Store
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 class WorkQueue:
     """Entries that are queued, dispatched or cancelled."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._lists = RecordLists(parts.store, ENTRIES, queue_lists.ENTRIES)
-        self._live = parts.live
-        self._entry_waiter = parts.entry_waiter
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._lists = RecordLists(context.store, ENTRIES, queue_lists.ENTRIES)
+        self._live = context.live
+        self._entry_waiter = context.entry_waiter
 
     async def get(self, entry_id: int) -> QueuedEntry:
         store = await self._store.open()

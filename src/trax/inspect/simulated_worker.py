@@ -64,7 +64,7 @@ class SimulatedPool(Pool[Claimed, RunResult]):
         server = self._server
         if jobs:
             server.log("worker: runs %s started", list_ids(job.metadata_id for job in jobs))
-        default = server.parts.settings.default_job_timeout.total_seconds()
+        default = server.context.settings.default_job_timeout.total_seconds()
         for job in jobs:
             server.simulation.observer.on_start(server, job.metadata_id)
             seconds, raised = server.workload.draw(job, server)
@@ -98,7 +98,7 @@ class SimulatedPool(Pool[Claimed, RunResult]):
         self.ended_count += 1
         if not self._is_announced:
             self._is_announced = True
-            announce = partial(server.parts.events.emit, Topic.ENDED)
+            announce = partial(server.context.events.emit, Topic.ENDED)
             server.simulation.after_others(RESULTS_PAUSE, announce, server)
 
 
@@ -132,5 +132,5 @@ class SimulatedWorker(Worker):
     def _build_result(self, job: Claimed, outcome: Outcome[Any]) -> RunResult:
         if isinstance(outcome, Done):
             return success_result(job, None, worker_id=self.id, junctions=None)
-        train = self._parts.trains.get(job.train)
-        return build_result(job, outcome, train, self._parts, worker_id=self.id)
+        train = self._context.trains.get(job.train)
+        return build_result(job, outcome, train, self._context, worker_id=self.id)

@@ -23,7 +23,7 @@ from trax.records.worker import HeartbeatStreak
 from trax.server.duties import RetirementPlan, build_duties, seconds_to_next_due
 from trax.worker.duties import HANDLED_BY, Duty, DutyKind, Turn, announce_capacity, is_enabled
 from trax.worker.heartbeat import Heartbeat, SchedulerRow
-from trax.worker.parts import ProcessCounters, Telemetry
+from trax.worker.app_context import ProcessCounters, Telemetry
 from trax.worker.run_log import RunLog
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trax.inspect.simulation import Simulation, Workload
     from trax.schedule.declaration import Timetable
     from trax.store import Connection
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 Role = Literal["all", "scheduler", "worker"]
 
@@ -51,7 +51,7 @@ class VirtualServer:
         self,
         simulation: Simulation,
         name: str,
-        parts: Parts,
+        context: AppContext,
         timetable: Timetable,
         workload: Workload,
         *,
@@ -61,7 +61,7 @@ class VirtualServer:
     ) -> None:
         self.simulation = simulation
         self.name = name
-        self.parts = build_process_parts(parts)
+        self.context = build_process_parts(context)
         self.workload = workload
         self.role: Role = role
         self.slots = slots
@@ -79,7 +79,7 @@ class VirtualServer:
         self._store = ServerStore(simulation, self)
         self._timetable = timetable
         for topic in Topic:
-            self.parts.events.listen(topic, partial(self.duties.wake, topic))
+            self.context.events.listen(topic, partial(self.duties.wake, topic))
 
     @property
     def schedules(self) -> bool:
@@ -118,14 +118,14 @@ class VirtualServer:
         self.duties.remove(DutyKind.INTAKE, DutyKind.HOUSEKEEPING)
         if self.worker is not None:
             self.worker.stop()
-            grace = self.parts.settings.shutdown_timeout.total_seconds()
+            grace = self.context.settings.shutdown_timeout.total_seconds()
             self.after(grace, partial(self.worker.pool.interrupt_all, "the worker stops"))
         self.duties.add([Duty(name="leave", turn=self._try_to_leave, poll_seconds=lambda: START_PAUSE)])
 
     def handles(self, topic: Topic) -> bool:
         """Whether a duty here handles the topic, so that other servers need no announcement."""
         name = HANDLED_BY.get(topic)
-        return name is not None and name in self.duties and is_enabled(self.parts, name)
+        return name is not None and name in self.duties and is_enabled(self.context, name)
 
     def clock(self) -> float:
         """The seconds of its own clock."""
@@ -147,7 +147,7 @@ class VirtualServer:
                 letters, lost = sorted(result.dead_letters), sorted(result.reaped)
                 self.log(text, len(result.queued), list_ids(letters), list_ids(lost))
             case _ if name == "heartbeat":
-                self.parts.heartbeat.note_heartbeat(self.simulation.now)
+                self.context.heartbeat.note_heartbeat(self.simulation.now)
             case [*repaired] if name == "watchdog" and repaired:
                 self.log("watchdog: manifests %s had no next due time", list_ids(sorted(repaired)))
                 self.simulation.counts["repaired manifests"] += len(repaired)
@@ -157,20 +157,20 @@ class VirtualServer:
     async def _start(self) -> Turn:
         store, retiring = self._store, None
         if self.schedules:
-            self.parts.heartbeat.declares = declaration_digest(self._timetable)
+            self.context.heartbeat.declares = declaration_digest(self._timetable)
             plan = await store.call(self._start_up)
             self.log("starts; it declares %s manifests", len(self._timetable.manifests))
             if plan.retired.postponed:
                 retiring = RetirementPlan(self._timetable, plan.retired.postponed)
         if self.role != "scheduler":
             self.worker = self._row = await SimulatedWorker.start(
-                self.parts, store, self.slots, dispatches=self.schedules, clock=self.clock, server=self
+                self.context, store, self.slots, dispatches=self.schedules, clock=self.clock, server=self
             )
         else:
-            self._row = await SchedulerRow(self.parts, store).register()
+            self._row = await SchedulerRow(self.context, store).register()
         self.duties.remove()
         duties = build_duties(
-            self.parts,
+            self.context,
             store,
             self.duties.turns_of,
             schedules=self.schedules,
@@ -185,8 +185,8 @@ class VirtualServer:
         return Turn()
 
     def _start_up(self, connection: Connection) -> SeedPlan:
-        settings, streak = self.parts.live.refresh(connection), self.parts.heartbeat.streak
-        return start_up(connection, self._store, self._timetable, settings, None, self.parts.name, streak)
+        settings, streak = self.context.live.refresh(connection), self.context.heartbeat.streak
+        return start_up(connection, self._store, self._timetable, settings, None, self.context.name, streak)
 
     def _adapt(self, duty: Duty) -> Duty:
         """The duty with fewer turns where they would do nothing."""
@@ -216,17 +216,17 @@ class VirtualServer:
         self.simulation.servers.remove(self)
 
 
-def build_process_parts(parts: Parts) -> Parts:
+def build_process_parts(context: AppContext) -> AppContext:
     """The same app as a process of its own, whose heartbeats are those of the simulation."""
     events, telemetry = Events(), Telemetry()
     telemetry.now = None
-    heartbeat = Heartbeat(parts.store, parts.live, parts.identity, parts.name, parts.trains)
+    heartbeat = Heartbeat(context.store, context.live, context.identity, context.name, context.trains)
     heartbeat.is_manual, heartbeat.watch = True, HeartbeatStreak.empty()
     return replace(
-        parts,
+        context,
         events=events,
         telemetry=telemetry,
         heartbeat=heartbeat,
         counters=ProcessCounters(),
-        run_log=RunLog(parts.live, events),
+        run_log=RunLog(context.live, events),
     )

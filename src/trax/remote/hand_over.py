@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.store.runs.hand_over import OutboxRun
     from trax.worker.dispatcher import Turns
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 logger = logging.getLogger(__name__)
 GRACE: Final = timedelta(seconds=30)
@@ -58,13 +58,13 @@ class HandOver:
 
     def __init__(
         self,
-        parts: Parts,
+        context: AppContext,
         store: Store,
         submitter: Submitter,
         turns: Callable[[str], Turns] | None = None,
     ) -> None:
         self.name = f"hand_over to {submitter.name}"
-        self._parts = parts
+        self._context = context
         self._store = store
         self._submitter = submitter
         self._turns = None if turns is None else turns(self.name)
@@ -72,7 +72,7 @@ class HandOver:
 
     async def turn(self) -> int:
         """Start calls up to the limit; return how many runs they hand over."""
-        free = self._parts.settings.max_concurrent_dispatch - len(self._calls)
+        free = self._context.settings.max_concurrent_dispatch - len(self._calls)
         if free <= 0:
             return 0
         size = batch_size_of(self._submitter)
@@ -122,15 +122,15 @@ class HandOver:
 
     @property
     def _seconds(self) -> float | None:
-        allowed = timeout_of(self._submitter, self._parts.settings.hand_over_timeout)
+        allowed = timeout_of(self._submitter, self._context.settings.hand_over_timeout)
         return None if allowed is None else allowed.total_seconds()
 
     def _validate_input(self, run: OutboxRun) -> SubmissionResult:
         """An invalid input is not sent. Without the train's code here, the receiver validates it."""
-        if run.train not in self._parts.trains:
+        if run.train not in self._context.trains:
             return None
         try:
-            codec = self._parts.parameters.input_codec(self._parts.trains.get(run.train))
+            codec = self._context.parameters.input_codec(self._context.trains.get(run.train))
             codec.decode(run.input or "null")
         except SecretUnreadable:
             return None  # only the process that executes it needs the key
@@ -140,7 +140,7 @@ class HandOver:
 
     def _claim_runs(self, connection: Connection, limit: int) -> tuple[list[OutboxRun], datetime]:
         now = self._store.now(connection)
-        until = now + (timeout_of(self._submitter, self._parts.settings.hand_over_timeout) or GRACE) + GRACE
+        until = now + (timeout_of(self._submitter, self._context.settings.hand_over_timeout) or GRACE) + GRACE
         name = self._submitter.name
         return hand_over.reserve(connection, submitter=name, limit=limit, until=until, now=now), until
 
@@ -161,18 +161,18 @@ class HandOver:
         accepted = [run_id for run_id, answer in results.items() if answer is None]
         submission_results = SubmissionResults(accepted=accepted, failed=failed, deadline=until)
         record_submission_results(
-            connection, submission_results, self._parts.settings, now=self._store.now(connection)
+            connection, submission_results, self._context.settings, now=self._store.now(connection)
         )
 
 
-def hand_over_duty(parts: Parts, hand_over: HandOver) -> Duty:
+def hand_over_duty(context: AppContext, hand_over: HandOver) -> Duty:
     async def turn() -> Turn:
         return Turn(await hand_over.turn())
 
     return Duty(
         name=hand_over.name,
         turn=turn,
-        poll_seconds=partial(interval_seconds, parts, "job_dispatcher_polling"),
+        poll_seconds=partial(interval_seconds, context, "job_dispatcher_polling"),
         stands_for=("hand_over",),
     )
 

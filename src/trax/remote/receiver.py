@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trax.store import Connection
     from trax.store.runs.claim import Claimed
     from trax.worker.active_run import ActiveRun
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import WriteResults
 
@@ -107,7 +107,7 @@ class Receiver(Worker):
     def _claim_ids(
         self, connection: Connection, metadata_ids: Sequence[int], slots: int
     ) -> tuple[list[Claimed], dict[int, TraxError]]:
-        named, known = claim.load_named(connection, metadata_ids), self._parts.trains
+        named, known = claim.load_named(connection, metadata_ids), self._context.trains
         refused: dict[int, TraxError] = {
             run.metadata_id: UnknownTrain(run.train, known.names_and_aliases)
             for run in named
@@ -118,7 +118,7 @@ class Receiver(Worker):
         fit = [run.metadata_id for run in named if run.metadata_id not in refused]
         if not fit:
             return [], refused
-        host, now = self._parts.identity.host, self._store.now(connection)
+        host, now = self._context.identity.host, self._store.now(connection)
         starting, waiting = fit[:slots], fit[slots:]
         return claim.claim_by_id(
             connection, starting, waiting, worker_id=self.id, host=host, now=now
@@ -142,23 +142,23 @@ class Receiver(Worker):
 
 @asynccontextmanager
 async def run_receiver(
-    parts: Parts, *, concurrency: int | None = None, executor: RemoteExecutor | None = None
+    context: AppContext, *, concurrency: int | None = None, executor: RemoteExecutor | None = None
 ) -> AsyncGenerator[Receiver]:
     """Run a receiver in the block, with its heartbeat and result loops; then drain it.
 
     With an `executor` the trains are executed there, and only their records are kept here.
     """
     SLOTS_OR_NONE("concurrency", concurrency)
-    store = (await parts.store.open()).engine_lane
-    receiver = await Receiver.start(parts, store, concurrency, executor=executor)
+    store = (await context.store.open()).engine_lane
+    receiver = await Receiver.start(context, store, concurrency, executor=executor)
     receiver.start_heartbeat()
-    loops = DutyLoops(parts.events)
-    loops.add([duties.finisher(parts, store, receiver), duties.heartbeat(parts, receiver)])
+    loops = DutyLoops(context.events)
+    loops.add([duties.finisher(context, store, receiver), duties.heartbeat(context, receiver)])
     loops.start()
     try:
         yield receiver
     finally:
-        await receiver.drain(parts.settings.shutdown_timeout.total_seconds())
+        await receiver.drain(context.settings.shutdown_timeout.total_seconds())
         await loops.stop()
         await receiver.unregister()
 
@@ -172,12 +172,12 @@ class OpenSubmitters:
         """Receivers that keep the records of runs executed in processes without a database."""
 
     @classmethod
-    async def open(cls, submitters: Iterable[Submitter], parts: Parts) -> Self:
+    async def open(cls, submitters: Iterable[Submitter], context: AppContext) -> Self:
         """Open all of them; if one fails, close those already open."""
         self = cls()
         try:
             for submitter in submitters:
-                opening = open_submitter(submitter, partial(run_receiver, parts))
+                opening = open_submitter(submitter, partial(run_receiver, context))
                 receiver = await self._stack.enter_async_context(opening)
                 self.receivers += [] if receiver is None else [receiver]
         except BaseException:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.worker.dispatcher import Turns
     from trax.worker.heartbeat import SchedulerRow
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 logger = logging.getLogger(__name__)
 CLEAN_UP_SECONDS: Final = 3600
@@ -61,7 +61,7 @@ LOST_RACE_SECONDS: Final = 0.05
 
 
 def build_duties(
-    parts: Parts,
+    context: AppContext,
     store: Store,
     turns: Callable[[str], Turns],
     *,
@@ -78,35 +78,35 @@ def build_duties(
     duties: list[Duty] = []
     worker, dispatcher = row if isinstance(row, Worker) else None, None
     if schedules:
-        dispatcher = Dispatcher(parts, store, turns("job_dispatcher"), worker, fleets=fleets)
+        dispatcher = Dispatcher(context, store, turns("job_dispatcher"), worker, fleets=fleets)
         duties = [
-            manager(parts, store, fleets),
-            job_dispatcher(parts, dispatcher, claims=worker is not None),
-            metadata_cleaner(parts, store),
-            dead_letter_cleaner(parts, store),
-            session_reaper(parts, store),
+            manager(context, store, fleets),
+            job_dispatcher(context, dispatcher, claims=worker is not None),
+            metadata_cleaner(context, store),
+            dead_letter_cleaner(context, store),
+            session_reaper(context, store),
             totals_updater(store),
-            watchdog(parts, store),
+            watchdog(context, store),
         ]
-    duties += [hand_over_duty(parts, hand_over) for hand_over in hand_overs]
+    duties += [hand_over_duty(context, hand_over) for hand_over in hand_overs]
     if retiring is not None:
-        duties.append(retirer(parts, store, retiring))
+        duties.append(retirer(context, store, retiring))
     if worker is not None:
-        duties += [worker_duties.claimer(parts, worker)] if dispatcher is None else []
-        duties.append(worker_duties.finisher(parts, store, worker, dispatcher))
+        duties += [worker_duties.claimer(context, worker)] if dispatcher is None else []
+        duties.append(worker_duties.finisher(context, store, worker, dispatcher))
     if row is not None:
-        duties.append(worker_duties.heartbeat(parts, row))
+        duties.append(worker_duties.heartbeat(context, row))
     return duties
 
 
-def manager(parts: Parts, store: Store, fleets: FleetCache | None = None) -> Duty:
-    turns, fleets = 0, fleets or FleetCache(parts.own_routes)
+def manager(context: AppContext, store: Store, fleets: FleetCache | None = None) -> Duty:
+    turns, fleets = 0, fleets or FleetCache(context.own_routes)
 
     async def turn() -> Turn:
         nonlocal turns
-        turn, turns = ManagerInput(turns, parts.heartbeat.streak, fleets), turns + 1
-        managed = await store.call(manage_now, store, parts, turn)
-        if not is_enabled(parts, "manifest_manager"):
+        turn, turns = ManagerInput(turns, context.heartbeat.streak, fleets), turns + 1
+        managed = await store.call(manage_now, store, context, turn)
+        if not is_enabled(context, "manifest_manager"):
             return Turn(managed)
         if managed is not None and managed.stale_priorities:
             await store.call(_apply_priorities, store)
@@ -120,40 +120,40 @@ def manager(parts: Parts, store: Store, fleets: FleetCache | None = None) -> Dut
     return Duty(
         name="manifest_manager",
         turn=turn,
-        poll_seconds=partial(interval_seconds, parts, "manifest_manager_polling"),
+        poll_seconds=partial(interval_seconds, context, "manifest_manager_polling"),
         first_after=MANAGER_DELAY_SECONDS,
     )
 
 
-def job_dispatcher(parts: Parts, dispatcher: Dispatcher, *, claims: bool = False) -> Duty:
+def job_dispatcher(context: AppContext, dispatcher: Dispatcher, *, claims: bool = False) -> Duty:
     """`claims`: the process has a worker, for which the dispatcher claims."""
     return Duty(
         name="job_dispatcher",
         turn=dispatcher.turn,
-        poll_seconds=partial(interval_seconds, parts, "job_dispatcher_polling"),
+        poll_seconds=partial(interval_seconds, context, "job_dispatcher_polling"),
         stands_for=("job_dispatcher", "claimer") if claims else (),
         needs_wake=dispatcher.needs_wake,
     )
 
 
-def session_reaper(parts: Parts, store: Store) -> Duty:
+def session_reaper(context: AppContext, store: Store) -> Duty:
     """Ends database sessions of suspended processes. It takes no lock, so it never waits for one."""
 
     async def turn() -> Turn:
-        ended = await store.ask(end_suspended, idle_for=parts.settings.worker_lost_after)
+        ended = await store.ask(end_suspended, idle_for=context.settings.worker_lost_after)
         if ended:
             text = "loop session_reaper: ended %s database sessions that were idle in a transaction"
             logger.warning(text, ended, extra={"sessions": ended})
         return Turn(ended)
 
-    return _housekeeping("session_reaper", turn, lambda: interval_seconds(parts, "heartbeat"))
+    return _housekeeping("session_reaper", turn, lambda: interval_seconds(context, "heartbeat"))
 
 
-def watchdog(parts: Parts, store: Store) -> Duty:
+def watchdog(context: AppContext, store: Store) -> Duty:
     """Repairs manifests that have lost their next due time: after the start, and every few minutes."""
 
     async def turn() -> Turn:
-        return Turn(await store.call(repair_now, store, parts))
+        return Turn(await store.call(repair_now, store, context))
 
     return _housekeeping("watchdog", turn, lambda: WATCHDOG_SECONDS)
 
@@ -191,14 +191,14 @@ class RetirementPlan(NamedTuple):
     postponed: Collection[str]
 
 
-def retirer(parts: Parts, store: Store, plan: RetirementPlan) -> Duty:
+def retirer(context: AppContext, store: Store, plan: RetirementPlan) -> Duty:
     """Retires undeclared manifests, once the servers that may still declare them have stopped."""
     waiting = set(plan.postponed)
 
     async def turn() -> Turn:
         if not waiting:
             return Turn()
-        result = await store.call(retire_now, store, parts, RetirementPlan(plan.timetable, waiting))
+        result = await store.call(retire_now, store, context, RetirementPlan(plan.timetable, waiting))
         waiting.intersection_update(result.postponed)
         if result.retired:
             text = "manifests: retired %s that no server declares any more: %s"
@@ -208,34 +208,34 @@ def retirer(parts: Parts, store: Store, plan: RetirementPlan) -> Duty:
     return _housekeeping("retirer", turn, lambda: RETIRE_SECONDS)
 
 
-def retire_now(connection: Connection, store: Store, parts: Parts, plan: RetirementPlan) -> RetirementResult:
+def retire_now(connection: Connection, store: Store, context: AppContext, plan: RetirementPlan) -> RetirementResult:
     take_leader_lock(connection)
     timetable, only = plan
     now = store.now(connection)
-    return retire_undeclared(connection, timetable, parts.settings, app=parts.name, now=now, only=only)
+    return retire_undeclared(connection, timetable, context.settings, app=context.name, now=now, only=only)
 
 
-def dead_letter_cleaner(parts: Parts, store: Store) -> Duty:
+def dead_letter_cleaner(context: AppContext, store: Store) -> Duty:
     async def turn() -> Turn:
-        return Turn(await store.call(clean_dead_letters_now, store, parts))
+        return Turn(await store.call(clean_dead_letters_now, store, context))
 
     return _housekeeping("dead_letter_cleanup", turn, lambda: CLEAN_UP_SECONDS)
 
 
-def clean_dead_letters_now(connection: Connection, store: Store, parts: Parts) -> int:
-    return clean_dead_letters(connection, store, parts.live.refresh(connection))
+def clean_dead_letters_now(connection: Connection, store: Store, context: AppContext) -> int:
+    return clean_dead_letters(connection, store, context.live.refresh(connection))
 
 
-def metadata_cleaner(parts: Parts, store: Store) -> Duty:
+def metadata_cleaner(context: AppContext, store: Store) -> Duty:
     resume_at: Mapping[str, datetime] = {}
 
     async def turn() -> Turn:
         nonlocal resume_at
-        cleaned = await store.call(clean_metadata_now, store, parts, resume_at)
+        cleaned = await store.call(clean_metadata_now, store, context, resume_at)
         resume_at = cleaned.resume_at
         return Turn(cleaned, 0 if cleaned.run_again else None)
 
-    return _housekeeping("metadata_cleanup", turn, lambda: interval_seconds(parts, "metadata_cleanup"))
+    return _housekeeping("metadata_cleanup", turn, lambda: interval_seconds(context, "metadata_cleanup"))
 
 
 def totals_updater(store: Store, *, min_age: timedelta = stats.SETTLE_TIME) -> Duty:
@@ -267,17 +267,17 @@ def _housekeeping(
 
 
 def manage_now(
-    connection: Connection, store: Store, parts: Parts, turn: ManagerInput
+    connection: Connection, store: Store, context: AppContext, turn: ManagerInput
 ) -> ManagerResult | None:
     """One manager cycle with the current settings, read in its own transaction; None when disabled."""
     began_ns = time_ns()
-    managed = run_manager_cycle(connection, store, parts.settings, turn, settings_from_rows=parts.live.accept)
-    if parts.telemetry.now is not None:
-        parts.telemetry.now.record_manager_cycle(began_ns, managed, connection)
+    managed = run_manager_cycle(connection, store, context.settings, turn, settings_from_rows=context.live.accept)
+    if context.telemetry.now is not None:
+        context.telemetry.now.record_manager_cycle(began_ns, managed, connection)
     if managed is not None:
-        parts.counters.dead_letters += len(managed.dead_letters)
-        parts.counters.lost_workers += managed.lost_workers
-        _warn_of_deferred(parts, managed)
+        context.counters.dead_letters += len(managed.dead_letters)
+        context.counters.lost_workers += managed.lost_workers
+        _warn_of_deferred(context, managed)
     if managed is not None and managed.dead_letters:
         ids = managed.dead_letters
         text = "dead letters: %s new: %s; requeue or acknowledge"
@@ -289,10 +289,10 @@ def manage_now(
     return managed
 
 
-def repair_now(connection: Connection, store: Store, parts: Parts) -> list[str]:
+def repair_now(connection: Connection, store: Store, context: AppContext) -> list[str]:
     """Make manifests without a next due time due again, and count them; return which."""
-    repaired = repair_silent_manifests(connection, parts.settings, now=store.now(connection))
-    parts.counters.repaired_manifests += len(repaired)
+    repaired = repair_silent_manifests(connection, context.settings, now=store.now(connection))
+    context.counters.repaired_manifests += len(repaired)
     return repaired
 
 
@@ -300,20 +300,20 @@ def _apply_priorities(connection: Connection, store: Store) -> None:
     groups.apply_priorities(connection, now=store.now(connection))
 
 
-def _warn_of_deferred(parts: Parts, managed: ManagerResult) -> None:
+def _warn_of_deferred(context: AppContext, managed: ManagerResult) -> None:
     """Warn once for each manifest and reason: it is evaluated again every few minutes."""
     for name, reason in managed.deferred:
-        if parts.counters.count_deferred(name, reason):
+        if context.counters.count_deferred(name, reason):
             text = "manifest %r: this server cannot evaluate its schedule and leaves it to others: %s"
             logger.warning(text, name, reason, extra={"manifest": name})
 
 
 def clean_metadata_now(
-    connection: Connection, store: Store, parts: Parts, resume_at: Mapping[str, datetime]
+    connection: Connection, store: Store, context: AppContext, resume_at: Mapping[str, datetime]
 ) -> MetadataCleanupResult:
     """Delete one batch; `resume_at` is from the batch before it, if that was full."""
-    settings = parts.live.refresh(connection)
-    names = parts.trains.synonyms(settings.metadata_cleanup_trains)
+    settings = context.live.refresh(connection)
+    names = context.trains.synonyms(settings.metadata_cleanup_trains)
     return clean_metadata(connection, store, settings, DisposableTrains(names, resume_at))
 
 

@@ -18,7 +18,7 @@ from trax.train.secrets import load_keyring
 from trax.worker.duties import HANDLED_BY, DutyKind, announce_capacity, is_enabled
 from trax.worker.heartbeat import SchedulerRow
 from trax.worker.loop import DutyLoops
-from trax.worker.parts import ANY_WORK
+from trax.worker.app_context import ANY_WORK
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trax.server.duties import RetirementPlan
     from trax.store import Store
     from trax.worker.loop import Loop
-    from trax.worker.parts import Parts, WorkFilter
+    from trax.worker.app_context import AppContext, WorkFilter
 
 logger = logging.getLogger(__name__)
 LISTENER_SECONDS: Final = 0.5
@@ -77,7 +77,7 @@ class ProcessDuties:
 
     def __init__(
         self,
-        parts: Parts,
+        context: AppContext,
         store: Store,
         role: ProcessRole,
         row: Worker | SchedulerRow,
@@ -86,7 +86,7 @@ class ProcessDuties:
         *,
         retiring: RetirementPlan | None = None,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._store = store
         self._row = row
         self._worker = row if isinstance(row, Worker) else None
@@ -96,13 +96,13 @@ class ProcessDuties:
         """The event loop of this process's loops and runs."""
         self._stop_answering: list[Callable[[], None]] = []
         """Callbacks that stop this process from answering announcements."""
-        self._loops = DutyLoops(parts.events, repair=RowRepair(store).repair_after)
+        self._loops = DutyLoops(context.events, repair=RowRepair(store).repair_after)
         turns = self._loops.turns_of
-        own = parts.submitters if role.schedules else ()
-        self._hand_overs = [HandOver(parts, store, submitter, turns) for submitter in own]
+        own = context.submitters if role.schedules else ()
+        self._hand_overs = [HandOver(context, store, submitter, turns) for submitter in own]
         self._loops.add(
             build_duties(
-                parts,
+                context,
                 store,
                 turns,
                 schedules=role.schedules,
@@ -114,12 +114,12 @@ class ProcessDuties:
         if role.schedules:
             answer = store.announcer.handle_locally
             for topic, duty in HANDLED_BY.items():
-                self._stop_answering.append(answer(topic, partial(is_enabled, parts, duty)))
+                self._stop_answering.append(answer(topic, partial(is_enabled, context, duty)))
 
     @classmethod
     async def start(
         cls,
-        parts: Parts,
+        context: AppContext,
         store: Store,
         role: ProcessRole,
         *,
@@ -129,20 +129,20 @@ class ProcessDuties:
     ) -> Self:
         """Register this process and start its loops; `retiring` is what the startup postponed."""
         load_keyring()  # an invalid key fails the start, not each run
-        address = parts.store.listen_address
+        address = context.store.listen_address
         # It connects in its own thread, while this one registers.
         listener = Listener(address, store.announcer, timeouts=store.timeouts) if address else None
         row = None
         try:
-            row = await _register(parts, store, role, slots, work_filter)
-            opened = await OpenSubmitters.open(parts.submitters if role.schedules else (), parts)
+            row = await _register(context, store, role, slots, work_filter)
+            opened = await OpenSubmitters.open(context.submitters if role.schedules else (), context)
         except BaseException:
             if row is not None:
                 await _leave(store, row)
             if listener is not None:
                 listener.close()
             raise
-        duties = cls(parts, store, role, row, opened, listener, retiring=retiring)
+        duties = cls(context, store, role, row, opened, listener, retiring=retiring)
         await duties._start_loops()
         return duties
 
@@ -167,7 +167,7 @@ class ProcessDuties:
         finally:
             await self._submitters.close()
             await self._loops.stop()
-            self._parts.heartbeat.find_failing_loops = dict[str, str]
+            self._context.heartbeat.find_failing_loops = dict[str, str]
         await _leave(self._store, self._row)
 
     @property
@@ -180,11 +180,11 @@ class ProcessDuties:
         if self._listener is not None:
             await asyncio.to_thread(self._listener.wait_for_first_try, LISTENER_SECONDS)
         self._loops.start()
-        self._parts.heartbeat.find_failing_loops = self._loops.load_failures
+        self._context.heartbeat.find_failing_loops = self._loops.load_failures
 
     async def _drain_all(self, interrupt: asyncio.Event) -> None:
         """Drain calls to submitters first: they may bring runs to a receiver. One timeout for all."""
-        until = asyncio.get_running_loop().time() + self._parts.settings.shutdown_timeout.total_seconds()
+        until = asyncio.get_running_loop().time() + self._context.settings.shutdown_timeout.total_seconds()
         working = [self._worker] if self._worker else []
         await asyncio.gather(*(self._drain(one, interrupt, until) for one in (*self._hand_overs, *working)))
         await asyncio.gather(*(self._drain(one, interrupt, until) for one in self._submitters.receivers))
@@ -203,14 +203,14 @@ class ProcessDuties:
 
 
 async def _register(
-    parts: Parts, store: Store, role: ProcessRole, slots: int | None, work_filter: WorkFilter
+    context: AppContext, store: Store, role: ProcessRole, slots: int | None, work_filter: WorkFilter
 ) -> Worker | SchedulerRow:
     """Insert the row of this process. Without local work it needs one to declare workers lost."""
-    if role.works and (role is ProcessRole.WORKER or parts.submitters.has_local_work(parts.trains)):
+    if role.works and (role is ProcessRole.WORKER or context.submitters.has_local_work(context.trains)):
         await store.ask(work_filter.warn_about_missing_groups)
-        row = await Worker.start(parts, store, slots, dispatches=role.schedules, work_filter=work_filter)
+        row = await Worker.start(context, store, slots, dispatches=role.schedules, work_filter=work_filter)
     else:
-        row = await SchedulerRow(parts, store).register()
+        row = await SchedulerRow(context, store).register()
     row.start_heartbeat()
     return row
 

@@ -43,17 +43,17 @@ class Harness:
     @property
     def watch(self) -> HeartbeatStreak | None:
         """Since when this server could send heartbeats; None: always, so silent workers count as lost."""
-        return self.app.parts.heartbeat.watch
+        return self.app.context.heartbeat.watch
 
     @watch.setter
     def watch(self, watch: HeartbeatStreak | None) -> None:
-        self.app.parts.heartbeat.watch = watch
+        self.app.context.heartbeat.watch = watch
 
     async def __aenter__(self) -> Self:
-        parts = self.app.parts
-        parts.store.clock = lambda: self.now
-        parts.run_log.is_manual = parts.heartbeat.is_manual = True
-        self._store = await parts.store.open()
+        context = self.app.context
+        context.store.clock = lambda: self.now
+        context.run_log.is_manual = context.heartbeat.is_manual = True
+        self._store = await context.store.open()
         self._duties = self._build_duties()
         try:
             await self.seed()
@@ -67,14 +67,14 @@ class Harness:
 
     async def seed(self) -> None:
         """Do what a server does at start: recover, retire, seed. Call it again for a restart."""
-        parts = self.app.parts
+        context = self.app.context
         self.app.submitters.check(self.app.trains)
-        settings = await self._store.ask(parts.live.refresh)
-        timetable = parts.declarations.timetable()
-        plan = await start(self._store, timetable, settings, app=parts.name, watch=self.watch)
+        settings = await self._store.ask(context.live.refresh)
+        timetable = context.declarations.timetable()
+        plan = await start(self._store, timetable, settings, app=context.name, watch=self.watch)
         retiring = RetirementPlan(timetable, plan.retired.postponed)
-        self._duties["retirer"] = retirer(parts, self._store, retiring)
-        parts.live.note_declared(parts.heartbeat.exempt_trains(), self.now)
+        self._duties["retirer"] = retirer(context, self._store, retiring)
+        context.live.note_declared(context.heartbeat.exempt_trains(), self.now)
 
     @explain_call("advance(seconds=…, minutes=…, hours=…, days=…, weeks=…)")
     async def advance(
@@ -143,7 +143,7 @@ class Harness:
 
         Returns how many runs were finished, dispatched or claimed.
         """
-        worker = await Worker.start(self.app.parts, self._store, slots=1, dispatches=dispatches)
+        worker = await Worker.start(self.app.context, self._store, slots=1, dispatches=dispatches)
         duties = self._build_duties(schedules=dispatches, row=worker)
         intake, dispatched = duties["job_dispatcher" if dispatches else "claimer"], 0
 
@@ -166,27 +166,27 @@ class Harness:
             await worker.unregister()
 
     def _build_duties(self, **options: Any) -> dict[str, Duty]:
-        parts, store, fleets = self.app.parts, self._store, self._fleets
-        duties = build_duties(parts, store, lambda _: MANUAL, fleets=fleets, **options)
+        context, store, fleets = self.app.context, self._store, self._fleets
+        duties = build_duties(context, store, lambda _: MANUAL, fleets=fleets, **options)
         return {duty.name: duty for duty in duties}
 
     async def _manage(self) -> ManagerResult | None:
         for duties in self._workers:
             await duties["heartbeat"].turn()  # else a run that moves the clock itself would lose its worker
-        await self._store.call(self.app.parts.heartbeat.record_heartbeats, self.now)
+        await self._store.call(self.app.context.heartbeat.record_heartbeats, self.now)
         return await self._run_turn("manifest_manager")
 
     def _own_fleet(self) -> WorkerFleet:
         """The gate expects these workers all the time, though they exist only during `work`."""
-        parts = self.app.parts
-        return WorkerFleet(workers=(AcceptedWork(parts.trains.names_and_aliases),)).merge(parts.own_routes())
+        context = self.app.context
+        return WorkerFleet(workers=(AcceptedWork(context.trains.names_and_aliases),)).merge(context.own_routes())
 
     async def _hand_over(self) -> int:
         """Submit all pending runs of every submitter; returns their number."""
         handed = 0
         for submitter in self.app.submitters:
-            hand_over = HandOver(self.app.parts, self._store, submitter)
-            duty = hand_over_duty(self.app.parts, hand_over)
+            hand_over = HandOver(self.app.context, self._store, submitter)
+            duty = hand_over_duty(self.app.context, hand_over)
             async with open_submitter(submitter, self.app.receiver):
                 while taken := (await duty.turn()).result:
                     handed += taken
@@ -210,7 +210,7 @@ class Harness:
 
     async def _write_run_log(self) -> None:
         """Write log lines and progress of active runs."""
-        await asyncio.to_thread(self.app.parts.run_log.write)
+        await asyncio.to_thread(self.app.context.run_log.write)
 
 
 class _ManualTurns:

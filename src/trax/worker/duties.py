@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.worker.dispatcher import Dispatcher
     from trax.worker.heartbeat import SchedulerRow
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
     from trax.worker.worker import Worker
 
 WAKES: Final[Mapping[Topic, frozenset[str]]] = {
@@ -83,17 +83,17 @@ class Duty:
         return [topic for topic, woken in WAKES.items() if not woken.isdisjoint(names)]
 
 
-def claimer(parts: Parts, worker: Worker) -> Duty:
+def claimer(context: AppContext, worker: Worker) -> Duty:
     async def turn() -> Turn:
         slots = worker.slots_to_fill
         claimed = await worker.claim()
         has_more = 0 < slots <= claimed and worker.slots_to_fill > 0  # jobs that compute come a few at a time
         return Turn(claimed, 0 if has_more else None)
 
-    return Duty(name="claimer", turn=turn, poll_seconds=partial(interval_seconds, parts, "local_polling"))
+    return Duty(name="claimer", turn=turn, poll_seconds=partial(interval_seconds, context, "local_polling"))
 
 
-def finisher(parts: Parts, store: Store, worker: Worker, dispatcher: Dispatcher | None = None) -> Duty:
+def finisher(context: AppContext, store: Store, worker: Worker, dispatcher: Dispatcher | None = None) -> Duty:
     """Writes results, unless the dispatcher of this process does it; else wakes it."""
 
     async def turn() -> Turn:
@@ -101,29 +101,29 @@ def finisher(parts: Parts, store: Store, worker: Worker, dispatcher: Dispatcher 
             return Turn()
         written = await worker.flush()
         if written:
-            parts.events.emit(Topic.FINISHED)
+            context.events.emit(Topic.FINISHED)
             if dispatcher is None or not dispatcher.on_runs_ended():
-                parts.events.emit(Topic.PENDING)
+                context.events.emit(Topic.PENDING)
                 await store.call(announce_capacity)
         return Turn(written)
 
     return Duty(
         name="finisher",
         turn=turn,
-        poll_seconds=partial(interval_seconds, parts, "local_polling"),
+        poll_seconds=partial(interval_seconds, context, "local_polling"),
         kind=DutyKind.RESULTS,
         needs_wake=lambda _: dispatcher is None or not dispatcher.takes_results(),
     )
 
 
-def heartbeat(parts: Parts, row: Worker | SchedulerRow) -> Duty:
+def heartbeat(context: AppContext, row: Worker | SchedulerRow) -> Duty:
     """Its first turn is due at its first poll: the row is new."""
 
     async def turn() -> Turn:
         await row.send_heartbeat()
         return Turn()
 
-    poll = partial(interval_seconds, parts, "heartbeat")
+    poll = partial(interval_seconds, context, "heartbeat")
     return Duty(name="heartbeat", turn=turn, poll_seconds=poll, kind=DutyKind.RESULTS, first_after=poll())
 
 
@@ -139,12 +139,12 @@ def announce_capacity(connection: Connection) -> None:
         announce(connection, Topic.WORK_QUEUE)
 
 
-def interval_seconds(parts: Parts, setting: str) -> float:
+def interval_seconds(context: AppContext, setting: str) -> float:
     """The current value of an interval setting: an operator may change it while a process runs."""
-    interval: Any = getattr(parts.settings, f"{setting}_interval")
+    interval: Any = getattr(context.settings, f"{setting}_interval")
     return interval.total_seconds()
 
 
-def is_enabled(parts: Parts, name: str) -> bool:
+def is_enabled(context: AppContext, name: str) -> bool:
     """Whether a duty that can be disabled is enabled now."""
-    return getattr(parts.settings, f"{name}_enabled")
+    return getattr(context.settings, f"{name}_enabled")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.train import Registry
     from trax.worker.active_run import ActiveRun
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 logger = logging.getLogger(__name__)
 ENVIRONMENTS: Final = (
@@ -254,19 +254,19 @@ class SchedulerRow:
     Without it others do not see what this process hands over, and it must not declare workers lost.
     """
 
-    def __init__(self, parts: Parts, store: Store) -> None:
+    def __init__(self, context: AppContext, store: Store) -> None:
         self.id = 0
-        self._parts = parts
+        self._context = context
         self._store = store
 
     async def register(self) -> Self:
         row = {
             "kind": WorkerKind.SCHEDULER,
             "dispatches": True,
-            "routes": self._parts.routes_json,
-            "plain_fields": self._parts.plain_fields_json,
+            "routes": self._context.routes_json,
+            "plain_fields": self._context.plain_fields_json,
         }
-        heartbeat, old_id = self._parts.heartbeat, self.id
+        heartbeat, old_id = self._context.heartbeat, self.id
         self.id = await self._store.call(heartbeat.register, self._store, row)
         heartbeat.replace(old_id, self.id)
         return self
@@ -280,19 +280,19 @@ class SchedulerRow:
 
     def start_heartbeat(self) -> None:
         """Let the heartbeat thread renew this row, even if its event loop is blocked."""
-        self._parts.heartbeat.add(self.id)
+        self._context.heartbeat.add(self.id)
 
     async def unregister(self) -> None:
         """Remove the row."""
         from trax.store import workers
 
-        self._parts.heartbeat.remove(self.id)
+        self._context.heartbeat.remove(self.id)
         await self._store.call(workers.remove, self.id)
 
     def _record_heartbeat(self, connection: Connection) -> bool:
         from trax.store import workers
 
-        self._parts.live.refresh(connection)
+        self._context.live.refresh(connection)
         return workers.record_heartbeat(connection, self.id, concurrency=0, now=self._store.now(connection))
 
 

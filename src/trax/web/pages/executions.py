@@ -72,7 +72,7 @@ async def execution(request: Request, metadata_id: int) -> Response:
         metadata_id, after=query_number(request, "lines"), limit=SHOWN_LINES + 1, brief=True
     )
     line_count = count_fitting_lines(lines)
-    settings = app.parts.settings
+    settings = app.context.settings
     return show(
         request,
         "execution.html",
@@ -122,7 +122,7 @@ def count_fitting_lines(lines: Sequence[LogLine]) -> int:
 
 def _explain_no_output(run: Metadata, app: Trax) -> str:
     """Why a record has no output, as far as it is known in this process."""
-    if not app.parts.settings.save_outputs:
+    if not app.context.settings.save_outputs:
         return "Outputs are not saved: the setting save_outputs is off."
     if run.train in app.trains and not app.trains.get(run.train).options.save_outputs:
         return "Outputs of this train are not saved: its option save_outputs is off."
@@ -137,7 +137,7 @@ def _can_rerun(run: Metadata, request: Request) -> bool:
     is_ours = not run.train.startswith(ADMINISTRATIVE_PREFIX) and (
         run.train in app.trains or not len(app.trains)
     )
-    return app.parts.settings.save_inputs and not is_cut and is_ours
+    return app.context.settings.save_inputs and not is_cut and is_ours
 
 
 @router.get("/logs")

@@ -27,7 +27,7 @@ PATIENCE_SECONDS: Final = 120
 
 
 async def measure(url: str, sizes: Sizes) -> dict[str, Figures]:
-    build_app(url).app.parts.store.open_blocking()
+    build_app(url).app.context.store.open_blocking()
     measured: dict[str, Figures] = {}
     server: Any
     with ValkeyServer() as server:

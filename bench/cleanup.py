@@ -129,7 +129,7 @@ async def _clean_up(app: Trax, store: Store, watched: Watched) -> None:
     resume_at: Mapping[str, datetime] = {}
     while True:
         began = time.monotonic()
-        cleaned = await store.call(clean_metadata_now, store, app.parts, resume_at)
+        cleaned = await store.call(clean_metadata_now, store, app.context, resume_at)
         resume_at = cleaned.resume_at
         if cleaned.total:
             watched.batches.append(time.monotonic() - began)
@@ -148,7 +148,7 @@ async def _visit(app: Trax, store: Store, watched: Watched) -> None:
     memory = GateMemory()
     while True:
         began = time.monotonic()
-        dispatched = await store.call(dispatch_now, store, app.parts, None, None, memory)
+        dispatched = await store.call(dispatch_now, store, app.context, None, None, memory)
         watched.visits.append(time.monotonic() - began)
         watched.admitted += len(dispatched.metadata_ids)
         if ids := list(dispatched.metadata_ids):
@@ -182,7 +182,7 @@ async def watch(
     )
     for name in names:
         app.train(name, work)
-    store, watched, alone = (await app.parts.store.open()).engine_lane, Watched(), Watched()
+    store, watched, alone = (await app.context.store.open()).engine_lane, Watched(), Watched()
     try:
         await store.call(_execute, ACCEPT, trains=json.dumps(names))
         await _for_a_while(_visit(app, store, alone), _queue(app), seconds=min(10.0, seconds / 10))

@@ -146,7 +146,7 @@ async def _run_again(server: DrivenServer) -> None:
 
 async def _idle(server: DrivenServer) -> None:
     """What the polls of one minute do when nothing wakes the loops."""
-    parts = server.app.parts
+    context = server.app.context
     for loop in server.loops.values():
         if loop is server.loops[APART]:
             continue
@@ -154,14 +154,14 @@ async def _idle(server: DrivenServer) -> None:
         for _ in range(round(MINUTE / seconds)):
             loop.is_requested = False
             await server.turn(loop.name)
-    for _ in range(round(MINUTE / parts.settings.heartbeat_interval.total_seconds())):
-        await server.store.call(parts.heartbeat.record_heartbeats, server.now)
+    for _ in range(round(MINUTE / context.settings.heartbeat_interval.total_seconds())):
+        await server.store.call(context.heartbeat.record_heartbeats, server.now)
 
 
 async def _clean_up(server: DrivenServer) -> None:
-    parts = server.app.parts
+    context = server.app.context
     server.now += timedelta(minutes=1)
-    await server.store.call(clean_metadata_now, server.store, parts, {})
+    await server.store.call(clean_metadata_now, server.store, context, {})
 
 
 IDLE: Final = "a minute of an idle server in all roles"
@@ -235,18 +235,18 @@ async def hopeless(word: str) -> str:
 async def driven_server(url: str, *, manifests: int = 0) -> AsyncGenerator[DrivenServer]:
     """A server in all roles that does nothing on its own."""
     app = build_app(url, manifests=manifests)
-    parts = app.parts
-    parts.run_log.is_manual = parts.heartbeat.is_manual = True
+    context = app.context
+    context.run_log.is_manual = context.heartbeat.is_manual = True
     now = datetime.now(UTC)
-    parts.store.clock = lambda: server.now if server else now
+    context.store.clock = lambda: server.now if server else now
     server: DrivenServer | None = None
-    store = (await parts.store.open()).engine_lane
-    worker = await Worker.start(parts, store, slots=2 * JOBS, dispatches=True)
-    duties = ProcessDuties(parts, store, ProcessRole.ALL, worker, OpenSubmitters(), None)
-    apart = DispatchLoop(parts, store).loop
+    store = (await context.store.open()).engine_lane
+    worker = await Worker.start(context, store, slots=2 * JOBS, dispatches=True)
+    duties = ProcessDuties(context, store, ProcessRole.ALL, worker, OpenSubmitters(), None)
+    apart = DispatchLoop(context, store).loop
     loops = {loop.name: loop for loop in duties.loops} | {APART: apart}
     server = DrivenServer(app, store, worker, loops, now)
-    await start(store, parts.declarations.timetable(), parts.settings, app=parts.name)
+    await start(store, context.declarations.timetable(), context.settings, app=context.name)
     try:
         yield server
     finally:

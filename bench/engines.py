@@ -140,7 +140,7 @@ async def ours(url: str, submitter: Submitter, sizes: Sizes) -> Figures:
 
 async def http(url: str, sizes: Sizes) -> dict[str, Figures]:
     """A uvicorn process on this machine; bare, it answers a POST with 204."""
-    build_app(url).app.parts.store.open_blocking()
+    build_app(url).app.context.store.open_blocking()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"

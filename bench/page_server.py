@@ -13,7 +13,7 @@ from trax.web.serve import ListenAddress, WebListener
 
 async def main() -> None:
     app, doorway = long_app(), WebListener(ListenAddress(port=0), Access(insecure_local=True))
-    await app.parts.store.open()
+    await app.context.store.open()
     async with doorway.serve(app) as address:
         say(ready=True, address=address, pid=os.getpid())
         async for _ in words():

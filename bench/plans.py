@@ -81,12 +81,12 @@ class Stage:
 
     async def run(self, statement: str) -> None:
         """Change the database for the operations that follow."""
-        store = await self.app.parts.store.open()
+        store = await self.app.context.store.open()
         await store.call(lambda connection: connection.execute(text(statement)))
         self.log.take()
 
     async def ask(self, function: Callable[[Connection], Any]) -> Any:
-        return await (await self.app.parts.store.open()).call(function)
+        return await (await self.app.context.store.open()).call(function)
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ async def _queue_one(stage: Stage) -> None:
 
 async def _work(stage: Stage) -> None:
     """A worker in a separate process: it claims pending runs and writes their results."""
-    store = await stage.app.parts.store.open()
-    worker = await Worker.start(stage.app.parts, store, slots=SLOTS)
+    store = await stage.app.context.store.open()
+    worker = await Worker.start(stage.app.context, store, slots=SLOTS)
     await worker.run_all()
     await worker.unregister()
 
@@ -132,7 +132,7 @@ async def _rescue(stage: Stage) -> None:
     await stage.harness.cycle("job_dispatcher")
     silent_since = stage.harness.now - timedelta(hours=1)
     worker_id = await stage.ask(lambda connection: workers.register(connection, LOST, now=silent_since))
-    request = ClaimRequest(worker_id, "gone", SLOTS, stage.app.parts.trains.names_and_aliases)
+    request = ClaimRequest(worker_id, "gone", SLOTS, stage.app.context.trains.names_and_aliases)
     claimed = await stage.ask(lambda connection: claim.claim(connection, request, now=stage.harness.now))
     assert claimed, "there is nothing to rescue"
     stage.log.take()
@@ -369,7 +369,7 @@ async def _drain(url: str, log: PlanLog) -> list[Explained]:
     await app.start(concurrency=100)
     log.take()
     try:
-        while app.parts.counters.admitted < ENOUGH:  # noqa: ASYNC110 - a counter tells nobody
+        while app.context.counters.admitted < ENOUGH:  # noqa: ASYNC110 - a counter tells nobody
             await asyncio.sleep(0.01)
     finally:
         await app.stop()

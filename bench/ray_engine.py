@@ -30,7 +30,7 @@ class Connected(RayWorkers):
 
 
 async def measure(url: str, sizes: Sizes) -> dict[str, Figures]:
-    build_app(url).app.parts.store.open_blocking()
+    build_app(url).app.context.store.open_blocking()
     cluster = Cluster()
     os.environ.update(cluster.access)
     try:

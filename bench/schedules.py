@@ -165,8 +165,8 @@ def _seed(name: str, url: str, declared: int) -> None:
         raise AssertionError(number)
 
     app.schedule_many(noop, "batch", {str(n): n for n in range(declared)}, every(minutes=5))
-    timetable = app.parts.declarations.timetable()
-    store = app.parts.store.open_blocking()
+    timetable = app.context.declarations.timetable()
+    store = app.context.store.open_blocking()
     for what in ("new", "unchanged"):
         started = time.perf_counter()
         asyncio.run(start(store, timetable, SETTINGS))

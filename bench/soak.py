@@ -311,7 +311,7 @@ async def soak(server: PostgresServer, folder: Path, *, seconds: float) -> Verdi
         fleet = SoakedFleet(server.url, folder, stack, {} if seconds >= LONG_SECONDS else SHORT_LEASES)
         verdict = Verdict(has_steady_tables=seconds / 3 >= 2 * KEPT_SECONDS)
         one = Soak(server, fleet, app, verdict)
-        await app.parts.store.open()  # migrated before they all start
+        await app.context.store.open()  # migrated before they all start
         for name in COMMANDS:
             fleet.start(name)
         duties = [one.produce(), one.break_things(seconds, min(60.0, seconds / 4))]

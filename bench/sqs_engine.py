@@ -18,7 +18,7 @@ TEN: Final = 10
 
 
 async def measure(url: str, sizes: Sizes) -> dict[str, Figures]:
-    build_app(url).app.parts.store.open_blocking()
+    build_app(url).app.context.store.open_blocking()
     with child(Path(sys.executable), "bench.sqs_worker", environment={"TRAX_DATABASE_URL": url}) as worker:
         where = worker.hear("where")
         sqs = client(where["endpoint"])

@@ -49,7 +49,7 @@ class PublicSystem(System):
             await run_job(job.created_at)
 
         self._train: Any = public_job
-        await self._app.parts.store.open()
+        await self._app.context.store.open()
 
     async def add(self, jobs: Sequence[Job]) -> None:
         await self._app.queue_many(self._train, [PublicJob.model_validate(job) for job in jobs])

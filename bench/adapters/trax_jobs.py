@@ -30,7 +30,7 @@ class Contender(Adapter):
 
     async def open(self) -> None:
         importlib.import_module("trax.server.start")  # else in `work`; the peers import all their code before
-        self._store = await self._bench.app.parts.store.open()
+        self._store = await self._bench.app.context.store.open()
 
     async def fill(self, jobs: int) -> None:
         await self._store.call(fill, self._store, jobs, limited=self._limited, train=self._train)

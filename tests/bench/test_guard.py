@@ -84,7 +84,7 @@ def cost_of_statements(databases: PostgresDatabases) -> Cost:
 async def cost_of_drain(url: str) -> Cost:
     """From the first jobs to the last end: what a start costs is not part of it."""
     app = build_app(url, local_worker_count=SLOTS, max_active_jobs=GLOBAL_LIMIT).app
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     await store.call(fill, store, JOBS, limited=True)
     server, before = server_pid(url), jobs.ran
     await app.start()

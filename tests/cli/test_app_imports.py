@@ -76,8 +76,8 @@ def test_a_module_imported_by_a_process_for_cpu_trains_is_refused_the_same() -> 
     app = Trax("memory://")
 
     with refuse_opening("a process for cpu trains"), pytest.raises(DefinitionError) as refused:
-        app.parts.store.open_blocking()
+        app.context.store.open_blocking()
 
     assert str(refused.value).startswith("the app is used while a process for cpu trains imports this module")
-    app.parts.store.open_blocking()
+    app.context.store.open_blocking()
     app.close()

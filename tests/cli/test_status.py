@@ -68,7 +68,7 @@ def test_a_check_fails_when_nobody_takes_up_what_is_due(
 
 async def _make_due(trains: Railway, moment: datetime) -> None:
     """Switching it on makes it due at once, and here that was long ago."""
-    trains.app.parts.store.clock = lambda: moment
+    trains.app.context.store.clock = lambda: moment
     await trains.app.manifests.enable("greet-ada")
 
 

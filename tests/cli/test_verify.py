@@ -31,7 +31,7 @@ def break_history(railway: Railway) -> None:
         statement = text("UPDATE trax_metadata SET ended_at = :early WHERE id = 2")
         connection.execute(statement, {"early": "2027-03-01T11:00:00.000000Z"})
 
-    railway.app.parts.store.open_blocking().run(change)
+    railway.app.context.store.open_blocking().run(change)
 
 
 @pytest.mark.usefixtures("railway")

@@ -111,7 +111,7 @@ async def test_one_look_reads_all_of_it(url: str) -> None:
         app.schedule(divide, f"divide-by-{number}", number, every(hours=1))
     async with Harness(app, now=NOON) as h:
         await h.run_until_idle()
-        found = read_live_view(app, await app.parts.store.open())
+        found = read_live_view(app, await app.context.store.open())
 
     assert (found.completed, found.failed, found.status.dead_letters) == (1, 1, 1)
     assert found.next_due == (NextDue("divide-by-1", NOON + timedelta(hours=1)),)

@@ -92,15 +92,15 @@ async def test_a_limit_that_code_declares_anew_is_written_down_and_that_of_a_new
 async def test_the_limits_that_dispatching_servers_declare_are_written_down_when_they_differ(
     h: Harness, url: str
 ) -> None:
-    store = await h.app.parts.store.open()
-    first = await Worker.start(h.app.parts, store, dispatches=True)
-    again = await Worker.start(h.app.parts, store, dispatches=True)
-    await Worker.start(h.app.parts, store)
+    store = await h.app.context.store.open()
+    first = await Worker.start(h.app.context, store, dispatches=True)
+    again = await Worker.start(h.app.context, store, dispatches=True)
+    await Worker.start(h.app.context, store)
     other = Trax(url, max_active_jobs=4)
-    changed = await Worker.start(other.parts, store, dispatches=True)
+    changed = await Worker.start(other.context, store, dispatches=True)
     for worker in (first, again, changed):
         await worker.unregister()
-    await Worker.start(other.parts, store, dispatches=True)
+    await Worker.start(other.context, store, dispatches=True)
 
     kept: dict[str, Any] = {"exempt_trains": [], "dead_letter_retention_period": "30 days"}
     entries = [*reversed(await h.app.audit.list(action="settings.declare"))]

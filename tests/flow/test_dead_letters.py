@@ -417,7 +417,7 @@ async def test_of_two_operators_at_once_one_resolves_a_letter(url: str, rival: s
 
         def operate(verb: str, order: list[int]) -> int:
             other = Trax(url)
-            other.parts.store.open_blocking()
+            other.context.store.open_blocking()
             both.wait(30)
             letters = other.dead_letters
             asked = letters.requeue(order) if verb == "requeue" else letters.acknowledge(order, "seen")

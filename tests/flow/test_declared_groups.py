@@ -147,7 +147,7 @@ async def test_a_group_that_two_apps_declare_goes_with_the_last_of_them(h: Harne
 async def test_a_rolling_deploy_keeps_the_groups_of_servers_that_still_run(app: Railway, h: Harness) -> None:
     old, new = version(etl=2), version()
     await deploy(h, old)
-    await register_server(app, declares=declaration_digest(old.parts.declarations.timetable()), now=h.now)
+    await register_server(app, declares=declaration_digest(old.context.declarations.timetable()), now=h.now)
 
     await deploy(h, new)
     while_it_lives = await group_names(h)
@@ -179,7 +179,7 @@ async def test_a_group_with_records_stays_until_they_are_deleted(app: Railway, h
     counted = await group_names(h)
     assert [run.group for run in await app.executions.list()] == ["done"]
 
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     await store.call(lambda connection: connection.exec_driver_sql(DELETE_RUNS[store.dialect_name]))
     await h.seed()
 
@@ -204,7 +204,7 @@ async def test_a_group_with_an_active_run_stays(app: Railway, h: Harness, *, is_
     await app.queue(app.sync_table, USERS, group="busy")
     await h.cycle("job_dispatcher")
     if is_running:
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         run = tables_for(store.dialect_name).metadata
         running = run.update().values(state="in_progress", started_at=NOON)
         await store.call(lambda connection: connection.execute(running))
@@ -219,7 +219,7 @@ async def test_a_group_of_a_dead_letter_stays(app: Railway, h: Harness) -> None:
     await h.run_until_idle()
     (letter,) = await app.dead_letters.list()
     await app.dead_letters.acknowledge([letter.id], "known")
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     await store.call(lambda connection: connection.exec_driver_sql(DELETE_RUNS[store.dialect_name]))
 
     await h.seed()
@@ -323,8 +323,8 @@ async def test_a_plan_lists_what_a_start_retires_and_what_operators_keep(app: Ra
     await app.work_queue.cancel([entry.id for entry in await app.work_queue.list()])
     code = version(mail=3, web=4)
 
-    store = await app.parts.store.open()
-    timetable, settings = code.parts.declarations.timetable(), code.parts.settings
+    store = await app.context.store.open()
+    timetable, settings = code.context.declarations.timetable(), code.context.settings
     stored = await store.ask(load_stored, timetable, settings, app="default", now=h.now)
     changes = plan(timetable, stored, settings, now=h.now)
 

@@ -74,8 +74,8 @@ def test_durations_and_failures_come_from_the_history_of_each_train(url: str) ->
     store.run(write_history, "extract", [30, 10, 20], failed=1, now=now)
     store.close()
 
-    facts = load_facts(app.parts)
-    result = forecast(app.parts, Scenario(start=MIDNIGHT, days=1), facts=facts)
+    facts = load_facts(app.context)
+    result = forecast(app.context, Scenario(start=MIDNIGHT, days=1), facts=facts)
 
     assert facts.models == {"extract": TrainModel((600.0, 1200.0, 1800.0), 0.25, "history")}
     assert result.trains["load"] == TrainModel((60.0,), 0.0, "default")
@@ -90,7 +90,7 @@ async def test_what_operators_have_set_holds_in_a_forecast(url: str) -> None:
         await app.settings.update(max_active_jobs=7)
         await app.manifests.disable("extract-mainz")
 
-    result = forecast(app.parts, scenario())
+    result = forecast(app.context, scenario())
 
     assert (result.limits["etl"], result.max_active_jobs) == (1, 7)
     assert build_figures(result).groups[1].peak == 1
@@ -98,9 +98,9 @@ async def test_what_operators_have_set_holds_in_a_forecast(url: str) -> None:
 
 
 def test_a_higher_limit_ends_the_nightly_chains_earlier() -> None:
-    parts = nightly().parts
+    context = nightly().context
 
-    two, four = (forecast(parts, scenario(groups=groups)) for groups in ({}, {"etl": 4}))
+    two, four = (forecast(context, scenario(groups=groups)) for groups in ({}, {"etl": 4}))
 
     ends = [max(day.chains_end for day in build_figures(each).days if day.chains_end) for each in (two, four)]
     assert ends == [MIDNIGHT + 3 * HOUR, MIDNIGHT + 2.5 * HOUR]
@@ -108,16 +108,16 @@ def test_a_higher_limit_ends_the_nightly_chains_earlier() -> None:
 
 
 def test_a_setting_and_slots_bound_what_runs_at_once() -> None:
-    parts = nightly().parts
+    context = nightly().context
 
-    limited = forecast(parts, scenario(groups={"etl": None}, settings={"max_active_jobs": 3}))
-    small = forecast(parts, scenario(groups={"etl": None}, servers=2, slots=1))
+    limited = forecast(context, scenario(groups={"etl": None}, settings={"max_active_jobs": 3}))
+    small = forecast(context, scenario(groups={"etl": None}, servers=2, slots=1))
 
     assert [build_figures(each).groups[0].peak for each in (limited, small)] == [3, 2]
 
 
 def test_a_train_that_always_fails_is_retried_and_becomes_a_dead_letter() -> None:
-    result = forecast(nightly().parts, scenario(failures={"extract": 1.0}))
+    result = forecast(nightly().context, scenario(failures={"extract": 1.0}))
 
     figures = build_figures(result).manifests
     assert {each.manifest: each.dead_letters for each in figures if each.dead_letters} == {
@@ -130,7 +130,7 @@ def test_the_same_seed_gives_the_same_runs_and_another_seed_others() -> None:
     app = nightly()
 
     first, again, other = (
-        forecast(app.parts, scenario(failures={"load": 0.5}, days=3, seed=seed)).runs for seed in (7, 7, 8)
+        forecast(app.context, scenario(failures={"load": 0.5}, days=3, seed=seed)).runs for seed in (7, 7, 8)
     )
 
     assert first == again
@@ -147,15 +147,15 @@ def test_a_coarse_resolution_keeps_the_rhythm_of_an_interval() -> None:
     app.schedule(poll, "poll", "x", every(minutes=1))
     given = Scenario(start=MIDNIGHT, days=1 / 24, durations={"poll": 1.0}, resolution=timedelta(seconds=30))
 
-    assert len(forecast(app.parts, given).runs) == 60
+    assert len(forecast(app.context, given).runs) == 60
 
 
 def test_what_the_app_does_not_have_is_refused() -> None:
-    parts = nightly().parts
+    context = nightly().context
 
     with pytest.raises(UnknownTrain, match="did you mean 'extract'"):
-        forecast(parts, scenario(durations={"extrct": 1}))
+        forecast(context, scenario(durations={"extrct": 1}))
     with pytest.raises(DefinitionError, match="no group 'elt'; did you mean 'etl'"):
-        forecast(parts, scenario(groups={"elt": 1}))
+        forecast(context, scenario(groups={"elt": 1}))
     with pytest.raises(InvalidSetting, match="max_active_job"):
-        forecast(parts, scenario(settings={"max_active_job": 1}))
+        forecast(context, scenario(settings={"max_active_job": 1}))

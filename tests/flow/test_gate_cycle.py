@@ -156,7 +156,7 @@ async def test_servers_that_dispatch_at_once_make_one_run_of_an_entry_and_keep_t
 
 def _dispatch_often(app: Trax, all_are_open: Barrier) -> list[int]:
     """A few cycles of one server; gives the runs it made."""
-    store = app.parts.store.open_blocking()
+    store = app.context.store.open_blocking()
     all_are_open.wait(30)
-    cycles = [store.run(dispatch_now, store, app.parts) for _ in range(5)]
+    cycles = [store.run(dispatch_now, store, app.context) for _ in range(5)]
     return [one for cycle in cycles for one in cycle.metadata_ids]

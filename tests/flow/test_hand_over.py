@@ -68,7 +68,7 @@ class Yard:
         await self.h.cycle("hand_over")
 
     async def entry(self, entry_id: int) -> WorkQueueEntry:
-        store = await self.app.parts.store.open()
+        store = await self.app.context.store.open()
         entry = await store.ask(work_queue.get, entry_id)
         assert entry
         return entry
@@ -227,7 +227,7 @@ async def test_an_entry_that_goes_back_has_the_priority_its_group_has_by_then(ya
     yard.remote.error = OSError("no route")
     await yard.h.cycle("hand_over")
 
-    line = await (await yard.app.parts.store.open()).ask(inspect.load_position, entry.id)
+    line = await (await yard.app.context.store.open()).ask(inspect.load_position, entry.id)
     assert line is not None
     assert line.group_priority == 20
 
@@ -258,7 +258,7 @@ async def test_an_entry_whose_place_is_taken_meanwhile_is_cancelled(yard: Yard) 
     yard.remote.error = OSError("no route")
     await yard.h.cycle("hand_over")
 
-    newer, older = await (await yard.app.parts.store.open()).ask(listing.entries)
+    newer, older = await (await yard.app.context.store.open()).ask(listing.entries)
     assert (newer.status, older.status) == (QueueStatus.QUEUED, QueueStatus.CANCELLED)
     assert [run.state for run in await yard.records()] == [State.FAILED]
 
@@ -266,7 +266,7 @@ async def test_an_entry_whose_place_is_taken_meanwhile_is_cancelled(yard: Yard) 
 async def test_an_input_that_no_longer_fits_counts_attempts_and_stops_nobody(url: str) -> None:
     async for yard in _yard(url, max_dispatch_attempts=2):
         (bad, _) = await yard.queue(1, 2)
-        store = await yard.app.parts.store.open()
+        store = await yard.app.context.store.open()
         await store.call(_spoil, bad.id)
 
         for _ in range(3):
@@ -286,8 +286,8 @@ def _spoil(connection: Any, entry_id: int) -> None:
 async def test_no_two_servers_hand_over_the_same_run(yard: Yard) -> None:
     await yard.queue(*range(20))
     await yard.h.cycle("job_dispatcher")
-    store = await yard.app.parts.store.open()
-    servers = [HandOver(yard.app.parts, store, yard.remote) for _ in range(4)]
+    store = await yard.app.context.store.open()
+    servers = [HandOver(yard.app.context, store, yard.remote) for _ in range(4)]
 
     while any(await asyncio.gather(*(server.turn() for server in servers))):
         for server in servers:
@@ -309,9 +309,9 @@ async def test_what_a_server_left_behind_is_handed_over_by_another(yard: Yard) -
 
     await yard.queue(1)
     await yard.h.cycle("job_dispatcher")
-    store = await yard.app.parts.store.open()
+    store = await yard.app.context.store.open()
     deaf = Deaf()
-    dying = HandOver(yard.app.parts, store, deaf)
+    dying = HandOver(yard.app.context, store, deaf)
     await dying.turn()
     await begun.wait()
     await dying.drain(0)
@@ -373,9 +373,9 @@ async def test_a_late_refusal_does_not_touch_a_run_that_another_server_took_over
 
     (queued,) = await yard.queue(1)
     await yard.h.cycle("job_dispatcher")
-    store = await yard.app.parts.store.open()
+    store = await yard.app.context.store.open()
     submitters = [Slow(Refused("too late")), Slow(None)]
-    servers = [HandOver(yard.app.parts, store, submitter) for submitter in submitters]
+    servers = [HandOver(yard.app.context, store, submitter) for submitter in submitters]
     for server, submitter in zip(servers, submitters, strict=True):
         await server.turn()
         await submitter.begun.wait()
@@ -506,7 +506,7 @@ async def test_what_waited_for_a_server_that_was_down_is_handed_over_when_one_is
 async def test_a_run_whose_entry_was_given_to_another_is_not_handed_over_again(yard: Yard) -> None:
     (queued,) = await yard.queue(1)
     await yard.cycle()
-    store = await yard.app.parts.store.open()
+    store = await yard.app.context.store.open()
     await store.call(_forget, queued.id)
     await yard.h.advance(minutes=21)
 

@@ -52,7 +52,7 @@ class Attacked(Harness):
 
     async def insert(self, **values: str) -> None:
         """Insert an entry with these values, which are expressions of SQL."""
-        store = await self.app.parts.store.open()
+        store = await self.app.context.store.open()
         await store.call(insert_entry, values)
 
     async def states(self) -> dict[Any, State]:
@@ -145,7 +145,7 @@ async def test_an_entry_that_cannot_be_parked_is_cancelled_and_the_others_go_on(
     attacked: Attacked, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As in a database whose schema refuses less than today's."""
-    store = await attacked.app.parts.store.open()
+    store = await attacked.app.context.store.open()
     await store.call(allow_long_names)
     await attacked.insert(train=RANDOM_TEXT)
     await attacked.app.queue("work", 2)
@@ -198,15 +198,15 @@ async def test_a_loop_whose_turns_fail_is_in_the_health_of_all(
         return store.read(workers.load_failing_loops, alive_since=datetime(2000, 1, 1, tzinfo=UTC))
 
     app, other = Trax(url, heartbeat_interval=timedelta(seconds=0.2)), Trax(url)
-    store, dispatch_now = other.parts.store.open_blocking(), dispatcher.dispatch_now
+    store, dispatch_now = other.context.store.open_blocking(), dispatcher.dispatch_now
     monkeypatch.setattr(dispatcher, "dispatch_now", fail)
     monkeypatch.setattr(worker_loops, "PAUSES", (0.01,))
     async with asyncio.timeout(300):
         await app.start("scheduler")
         try:
-            app.parts.events.emit(Topic.WORK_QUEUE)
+            app.context.events.emit(Topic.WORK_QUEUE)
             await asyncio.to_thread(until, lambda: bool(failing_loops()))
-            health = health_of(await status(other.parts.store, other.parts.live))
+            health = health_of(await status(other.context.store, other.context.live))
             monkeypatch.setattr(dispatcher, "dispatch_now", dispatch_now)
             await asyncio.to_thread(until, lambda: not failing_loops())
         finally:

@@ -92,9 +92,9 @@ async def test_a_heartbeat_brings_an_edit_to_a_process_that_only_works(servers: 
 
     async def look() -> None:
         await one.app.settings.update(save_outputs=False)
-        seen.append(worker.app.parts.settings.save_outputs)
+        seen.append(worker.app.context.settings.save_outputs)
         await worker.cycle("manifest_manager")  # beats for the workers first
-        seen.append(worker.app.parts.settings.save_outputs)
+        seen.append(worker.app.context.settings.save_outputs)
 
     worker.during["job"] = look
     await worker.app.queue(worker.job, "job")
@@ -145,7 +145,7 @@ async def test_the_records_of_a_cleaned_train_go_while_the_server_runs(url: str)
     async with asyncio.timeout(30), app:
         await app.run(greet, "Ada")
         await app.settings.update(metadata_cleanup_enabled=True, metadata_cleanup_trains=["greet"])
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         await asyncio.to_thread(until, lambda: not store.read(listing.runs))
 
 
@@ -243,13 +243,13 @@ async def test_slots_follow_the_settings_while_the_worker_lives(url: str) -> Non
         await app.settings.update(local_worker_count=3)
         await together.wait()
 
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         assert [worker.concurrency for worker in await store.ask(workers.load_list)] == [3]
 
 
 async def test_a_worker_started_with_a_number_of_slots_keeps_it(url: str) -> None:
     async with Yard(url, TEN) as h:
-        worker = await Worker.start(h.app.parts, h.store, slots=2)
+        worker = await Worker.start(h.app.context, h.store, slots=2)
         await h.app.settings.update(local_worker_count=7)
 
         await worker.send_heartbeat()

@@ -615,7 +615,7 @@ async def test_what_one_server_cannot_evaluate_is_queued_by_another(
 
         assert await h.manage() == ["sync"]
         assert len(warnings) == 1
-        assert h.app.parts.counters.deferred_manifests == 2
+        assert h.app.context.counters.deferred_manifests == 2
 
 
 @pytest.mark.parametrize("columns", UNREADABLE, ids=["zone", "exclusion"])

@@ -251,7 +251,7 @@ def test_every_administrative_train_is_among_those_that_are_cleaned() -> None:
 async def test_a_server_that_finds_another_one_cleaning_does_not_wait(postgres_url: str) -> None:
     async with yard(postgres_url) as h:
         add_ended(h, MANAGER, minutes_ago=31)
-        parts, store = h.app.parts, h.store
+        context, store = h.app.context, h.store
         held, done = Barrier(2), Barrier(2)
 
         def hold(connection: Connection) -> None:
@@ -262,7 +262,7 @@ async def test_a_server_that_finds_another_one_cleaning_does_not_wait(postgres_u
         other = Thread(target=store.run, args=[hold])
         other.start()
         held.wait()
-        cleaned = await store.call(clean_metadata_now, store, parts, {})
+        cleaned = await store.call(clean_metadata_now, store, context, {})
         done.wait()
         other.join()
 

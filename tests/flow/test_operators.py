@@ -82,9 +82,9 @@ async def test_a_circle_through_what_is_stored_is_refused_at_start(url: str) -> 
         next_version = Trax("memory://")
         next_version.train("greet", greet.route)
         train = next_version.trains.get("greet")
-        next_version.parts.declarations.after("grandchild").then_include(train, "child", "child")
+        next_version.context.declarations.after("grandchild").then_include(train, "child", "child")
 
-        h.app.parts.declarations._registry = next_version.parts.declarations._registry  # pyright: ignore[reportPrivateUsage]
+        h.app.context.declarations._registry = next_version.context.declarations._registry  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(DefinitionError, match="cycle"):
             await h.seed()
 

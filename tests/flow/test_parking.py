@@ -43,20 +43,20 @@ class Yard:
 
     async def queue(self, train: str, value: Any = None, **how: Any) -> QueuedEntry:
         options: Any = how
-        return (await Enqueuer(self.app.parts).enqueue(train, [value], options, has_code=False))[0]
+        return (await Enqueuer(self.app.context).enqueue(train, [value], options, has_code=False))[0]
 
     async def register(self, *trains: str, groups: list[str] | None = None, **columns: Any) -> int:
         """A worker of another process."""
-        store, named = await self.app.parts.store.open(), None if groups is None else json.dumps(groups)
+        store, named = await self.app.context.store.open(), None if groups is None else json.dumps(groups)
         row = {"kind": "worker", "concurrency": 1, "trains": json.dumps(trains), "groups": named, **columns}
-        return await store.call(self.app.parts.heartbeat.register, store, row)
+        return await store.call(self.app.context.heartbeat.register, store, row)
 
     async def parked(self) -> list[int]:
         queued = await self.app.work_queue.list(status="queued")
         return [entry.id for entry in queued if entry.parked_at is not None]
 
     async def places(self) -> int:
-        store = await self.app.parts.store.open()
+        store = await self.app.context.store.open()
         return sum((await store.ask(inspect.count_active_runs)).values())
 
 
@@ -82,7 +82,7 @@ async def test_entries_of_a_train_that_nobody_takes_hold_no_place_and_hold_up_no
 
 
 async def test_a_flood_of_them_is_set_aside_once_and_looked_at_no_more(yard: Yard) -> None:
-    store = await yard.app.parts.store.open()
+    store = await yard.app.context.store.open()
     await yard.queue("gone")
     await yard.app.queue_many(yard.greet, ["first"] * 3)
     await store.call(_flood, 2_000)
@@ -196,10 +196,10 @@ async def test_a_manifest_whose_train_is_gone_gets_one_dead_letter(yard: Yard) -
     async def gone(_name: str) -> None: ...
 
     old.schedule(gone, "nightly", "Ada", every(minutes=1), group=Group("night"))
-    store = await yard.app.parts.store.open()
-    settings = yard.app.parts.settings
+    store = await yard.app.context.store.open()
+    settings = yard.app.context.settings
 
-    await store.call(schedule, store, old.parts.declarations.timetable(), settings)
+    await store.call(schedule, store, old.context.declarations.timetable(), settings)
     for _ in range(30):
         await yard.h.run_until_idle()
         await yard.h.advance(minutes=1)
@@ -214,7 +214,7 @@ async def test_what_was_let_in_goes_back_when_the_last_worker_that_had_it_is_gon
     entries = [await yard.queue("bake") for _ in range(2)]
     await yard.h.cycle("job_dispatcher")
     assert await yard.places() == 2
-    store = await yard.app.parts.store.open()
+    store = await yard.app.context.store.open()
     await store.call(workers.remove, worker_id)
     await yard.app.queue(yard.greet, "Ada")
 
@@ -229,9 +229,9 @@ async def test_what_was_let_in_goes_back_when_the_last_worker_that_had_it_is_gon
 
 async def test_with_nobody_there_at_all_everything_keeps_its_place_in_the_queue(yard: Yard) -> None:
     await yard.queue("bake")
-    store = await yard.app.parts.store.open()
+    store = await yard.app.context.store.open()
 
-    dispatched = await store.call(dispatch_now, store, yard.app.parts, fleets=FleetCache())
+    dispatched = await store.call(dispatch_now, store, yard.app.context, fleets=FleetCache())
 
     assert (dispatched.metadata_ids, await yard.parked()) == ([], [])
     assert len(await store.ask(_ready)) == 1
@@ -241,7 +241,7 @@ async def test_everybody_who_asks_how_it_goes_hears_of_them(yard: Yard) -> None:
     await yard.queue("greeet")
     await yard.h.run_until_idle()
 
-    found = await status(yard.app.parts.store, yard.app.parts.live)
+    found = await status(yard.app.context.store, yard.app.context.live)
 
     assert (found.parked, found.parked_trains) == (1, ("greeet",))
     assert problems(found) == ["1 entry is parked: no live worker accepts train 'greeet'"]

@@ -28,9 +28,9 @@ def version(url: str, *, declare: bool = True) -> tuple[Trax, Any]:
 
 async def planned(running: Trax, wanted: Trax, now: datetime) -> list[PlannedChange]:
     """What starting the one would change in the database of the other."""
-    store = await running.parts.store.open()
-    timetable, settings = wanted.parts.declarations.timetable(), wanted.parts.settings
-    app = wanted.parts.name
+    store = await running.context.store.open()
+    timetable, settings = wanted.context.declarations.timetable(), wanted.context.settings
+    app = wanted.context.name
     found = await store.ask(load_stored, timetable, settings, app=app, now=now)
     return plan(timetable, found, settings, now=now, app=app)
 
@@ -142,7 +142,7 @@ async def test_what_operators_have_set_is_told_apart(url: str) -> None:
 async def test_a_parent_that_goes_is_refused_as_at_the_start(url: str, now: datetime) -> None:
     app, _ = version(url)
     later, greet = version("memory://", declare=False)
-    later.parts.declarations.after("ada").include(greet, "child", "Child")
+    later.context.declarations.after("ada").include(greet, "child", "Child")
 
     async with Harness(app):
         with pytest.raises(DefinitionError, match="'child' depends on 'ada', which is retired"):
@@ -152,15 +152,15 @@ async def test_a_parent_that_goes_is_refused_as_at_the_start(url: str, now: date
 async def test_an_empty_database_gets_everything_and_stays_empty(empty_url: str) -> None:
     app, _ = version(empty_url)
 
-    first = await plan_start(app.parts)
-    again = await plan_start(app.parts)
+    first = await plan_start(app.context)
+    again = await plan_start(app.context)
 
     assert [(one.verb, one.name) for one in first] == [("add", "people"), ("add", "ada"), ("add", "grace")]
     assert [one.name for one in again] == [one.name for one in first]
     assert plan(
-        app.parts.declarations.timetable(),
+        app.context.declarations.timetable(),
         StoredTimetable(),
-        app.parts.settings,
+        app.context.settings,
         now=first[1].next_runs[0].at,
     )
 

@@ -56,7 +56,7 @@ def declaring(*external_ids: str, name: str = "default", when: Any = FIVE_MINUTE
 
 
 def digest_of(code: Trax) -> str:
-    return declaration_digest(code.parts.declarations.timetable())
+    return declaration_digest(code.context.declarations.timetable())
 
 
 async def retired(h: Harness) -> list[str]:
@@ -450,8 +450,8 @@ async def test_a_rolling_deploy_stops_nothing_that_a_live_server_declares(
 
 async def later(h: Harness, code: Trax, only: tuple[str, ...]) -> RetirementResult:
     """What a server does again and again, once it has postponed something."""
-    store = await h.app.parts.store.open()
-    timetable, settings = code.parts.declarations.timetable(), code.parts.settings
+    store = await h.app.context.store.open()
+    timetable, settings = code.context.declarations.timetable(), code.context.settings
     return await store.call(retire_undeclared, timetable, settings, app="default", now=h.now, only=only)
 
 

@@ -564,7 +564,7 @@ async def test_a_run_that_was_failed_meanwhile_is_not_counted_twice(url: str) ->
 
         async def be_thought_lost() -> None:
             await h.advance(seconds=21)
-            managed = await h.store.call(run_manager_cycle, h.store, h.app.parts.settings, ManagerInput())
+            managed = await h.store.call(run_manager_cycle, h.store, h.app.context.settings, ManagerInput())
             assert managed
             assert len(managed.reaped) == 1
 

@@ -130,7 +130,7 @@ async def test_what_is_left_of_a_batch_is_retired_with_its_history(app: Railway,
 async def test_an_empty_batch_changes_and_prunes_nothing(app: Railway, h: Harness) -> None:
     await app.manifests.schedule_many(app.sync_table, "sync", THREE, FIVE_MINUTES)
 
-    with changed_rows(await app.parts.store.open()) as changes:
+    with changed_rows(await app.context.store.open()) as changes:
         made = await app.manifests.schedule_many(app.sync_table, "sync", {}, every(hours=1))
 
     assert (made, changes) == ([], [])

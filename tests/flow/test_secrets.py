@@ -101,7 +101,7 @@ def dump(app: Trax) -> str:
         ]
         return "\n".join(found)
 
-    return app.parts.store.open_blocking().read(read)
+    return app.context.store.open_blocking().read(read)
 
 
 def assert_hidden(app: Trax) -> None:
@@ -186,7 +186,7 @@ async def test_a_run_here_and_now_needs_no_key_and_says_why_it_cannot_be_run_aga
 
     async with Harness(doors.app, now=NOON) as h:
         ticket = await doors.app.run(doors.enter, LOGIN)
-        await run_by_name(doors.app.parts, "enter", {"token": PLAIN})
+        await run_by_name(doors.app.context, "enter", {"token": PLAIN})
         await h.cycle("run_log")
         run = (await doors.app.executions.list())[0]
 
@@ -242,7 +242,7 @@ async def test_a_start_that_declares_the_same_secret_changes_nothing(address: st
     stored = list[str]()
     for word in (PLAIN, PLAIN, PLAIN + "x"):
         async with Harness(app := declaring(word), now=NOON):
-            stored.append(app.parts.store.open_blocking().read(manifest_input))
+            stored.append(app.context.store.open_blocking().read(manifest_input))
 
     assert stored[0] == stored[1] != stored[2]
 
@@ -324,7 +324,7 @@ async def test_a_ciphertext_that_was_moved_to_another_row_of_another_train_is_re
     async with Harness(doors.app, now=NOON) as h:
         await doors.app.queue(doors.enter, LOGIN)
         await doors.app.queue(tell, Login(token=SecretStr("other")))
-        doors.app.parts.store.open_blocking().run(copy_input("enter", "tell"))
+        doors.app.context.store.open_blocking().run(copy_input("enter", "tell"))
         await h.run_until_idle()
 
         (letter,) = await doors.app.dead_letters.list()
@@ -372,8 +372,8 @@ async def test_a_plan_shows_no_input_that_is_nobodys_business(address: str) -> N
         return doors.app
 
     async with Harness(declaring(PLAIN, "ada"), now=NOON):
-        unchanged = await plan_start(declaring(PLAIN, "ada").parts)
-        (change,) = await plan_start(declaring(PLAIN + "x", "eve").parts)
+        unchanged = await plan_start(declaring(PLAIN, "ada").context)
+        (change,) = await plan_start(declaring(PLAIN + "x", "eve").context)
 
     (difference,) = change.differences
     assert unchanged == []

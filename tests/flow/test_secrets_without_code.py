@@ -87,19 +87,19 @@ class House(Harness):
         self.hooked.append(record.input)
 
     async def queue_elsewhere(self, train: str, value: Any) -> None:
-        await enqueue_without_code(self.bare.parts, train, value, {})
+        await enqueue_without_code(self.bare.context, train, value, {})
 
     store_dialect = ""
 
     async def register(self) -> None:
         """Publish what this app knows, as its worker does."""
-        store = await self.app.parts.store.open()
-        row = {"plain_fields": self.app.parts.plain_fields_json, "kind": "worker"}
-        await store.call(self.app.parts.heartbeat.register, store, row)
+        store = await self.app.context.store.open()
+        row = {"plain_fields": self.app.context.plain_fields_json, "kind": "worker"}
+        await store.call(self.app.context.heartbeat.register, store, row)
 
     async def everything(self) -> str:
         """All rows of all tables, as text."""
-        store = await self.app.parts.store.open()
+        store = await self.app.context.store.open()
         return await store.ask(load_all)
 
 
@@ -174,7 +174,7 @@ async def test_a_worker_that_is_gone_says_nothing_any_more(address: str) -> None
     async with House(address) as h:
         await h.register()
         await h.advance(hours=1)
-        store = await h.bare.parts.store.open()
+        store = await h.bare.context.store.open()
         await store.call(age_workers)
 
         with pytest.raises(InvalidInput, match="no live worker"):
@@ -221,7 +221,7 @@ async def insert_plainly(h: House, value: Any, train: str = "enter") -> None:
             {"train": train, "input": json.dumps(value)},
         )
 
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
     h.store_dialect = store.dialect_name
     await store.call(insert)
 

@@ -227,7 +227,7 @@ async def test_declaring_the_same_again_changes_no_row(h: Harness) -> None:
     await h.run_until_idle()
     await h.advance(hours=2)
 
-    with changed_rows(await h.app.parts.store.open()) as changes:
+    with changed_rows(await h.app.context.store.open()) as changes:
         plan = await deploy(h, code)
 
     assert changes == []

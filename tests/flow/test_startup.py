@@ -55,7 +55,9 @@ async def started(store: Store, pauses: Pauses) -> SeedPlan:
     app = Railway()
     app.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     try:
-        return await start(store, app.parts.declarations.timetable(), app.parts.settings, sleep=pauses.sleep)
+        return await start(
+            store, app.context.declarations.timetable(), app.context.settings, sleep=pauses.sleep
+        )
     finally:
         store.close()
 
@@ -107,7 +109,7 @@ async def test_being_stopped_during_a_pause_ends_the_start() -> None:
         is_pausing.set()
         await asyncio.Event().wait()
 
-    declared = Railway().parts
+    declared = Railway().context
     task = asyncio.create_task(
         start(store, declared.declarations.timetable(), declared.settings, sleep=pause)
     )
@@ -125,12 +127,12 @@ async def test_whoever_watches_hears_how_far_it_is(url: str) -> None:
     app = Railway(url)
     app.schedule_many(app.sync_table, "many", dict.fromkeys(range(1_500), USERS), FIVE_MINUTES)
     heard: list[tuple[int, int]] = []
-    parts = app.parts
+    context = app.context
 
     await start(
-        await parts.store.open(),
-        parts.declarations.timetable(),
-        parts.settings,
+        await context.store.open(),
+        context.declarations.timetable(),
+        context.settings,
         on_progress=lambda done, total: heard.append((done, total)),
     )
 

@@ -26,7 +26,7 @@ def plant_nine_active_runs(app: Trax) -> None:
         values = {"state": "in_progress", "ended_at": None, "output": None}
         connection.execute(update(tables(connection).metadata).values(values))
 
-    app.parts.store.open_blocking().run(plant)
+    app.context.store.open_blocking().run(plant)
 
 
 async def run_all(h: Harness) -> None:
@@ -53,7 +53,7 @@ async def test_runs_beyond_the_limit_in_code_are_found(url: str) -> None:
         assert (clean.counts, clean.undecided) == ({}, {})
         assert (found.total.most, found.total.limit, found.counts[LIMIT]) == (9, 3, 6)
 
-        told_by_the_database = verify(app.parts.store.open_blocking())
+        told_by_the_database = verify(app.context.store.open_blocking())
         assert LIMIT not in told_by_the_database.counts
         assert told_by_the_database.undecided[LIMIT] == 9
 

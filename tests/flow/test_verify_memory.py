@@ -99,7 +99,7 @@ def peaks(store: Store) -> Iterator[int]:
 def test_four_times_the_history_needs_no_more_memory(url: str) -> None:
     app = Trax(url)
 
-    first, second = peaks(app.parts.store.open_blocking())
+    first, second = peaks(app.context.store.open_blocking())
 
     assert second < 1.2 * first
     app.close()

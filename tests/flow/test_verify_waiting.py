@@ -55,7 +55,7 @@ class Queue:
             where = [] if row_id is None else [of.c.id == row_id]
             connection.execute(update(of).where(*where).values(**values))
 
-        self.app.parts.store.open_blocking().run(write)
+        self.app.context.store.open_blocking().run(write)
 
     async def verify(self) -> tuple[list[tuple[int, ...]], int]:
         """The ids of what waits too long, and how many cases are not decided."""

@@ -47,7 +47,7 @@ async def yard(url: str) -> AsyncGenerator[Yard]:
 
 
 def repair(yard: Yard) -> list[str]:
-    return yard.store.run(repair_now, yard.store, yard.app.parts)
+    return yard.store.run(repair_now, yard.store, yard.app.context)
 
 
 def silence(yard: Yard, *external_ids: str, **columns: Any) -> None:
@@ -78,7 +78,7 @@ async def test_what_would_never_run_again_is_looked_at_now(
     assert len(warned) == 1
     assert warned[0].startswith("manifests: 4 had no next due time, no entry and no run")
     assert warned[0].endswith("they are due now: daily, hourly, often, once")
-    assert yard.app.parts.counters.repaired_manifests == 4
+    assert yard.app.context.counters.repaired_manifests == 4
 
 
 async def test_a_success_that_a_dependent_has_missed_and_a_failure_nobody_saw_to_are_found(
@@ -130,7 +130,7 @@ async def test_what_this_server_cannot_evaluate_is_looked_at_too(yard: Yard) -> 
 async def test_it_looks_soon_after_the_start_and_every_five_minutes(yard: Yard) -> None:
     silence(yard, "hourly")
 
-    loop = loops.watchdog(yard.app.parts, yard.store)
+    loop = loops.watchdog(yard.app.context, yard.store)
     await loop._turn()  # pyright: ignore[reportPrivateUsage]
 
     assert (await yard.manifest("hourly")).next_due_at == TEN

@@ -168,7 +168,7 @@ async def test_an_entry_is_behind_those_that_fill_what_is_left(url: str) -> None
 async def test_workers_must_live_have_the_train_and_a_free_slot(url: str) -> None:
     app = app_at(url)
     async with Harness(app) as h:
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         entry = await app.queue(greet_of(app), "Ada")
         await store.call(workers.register, {**WORKER, "trains": '["other"]'}, now=h.now)
         others = await app.why(entry.id)
@@ -259,7 +259,7 @@ async def test_what_is_not_there_is_refused(what: str | int, said: str) -> None:
 async def test_a_parked_entry_names_the_train_its_neighbour_and_when_it_is_given_up(url: str) -> None:
     app = app_at(url)
     async with Harness(app) as h:
-        entry = await enqueue_without_code(app.parts, "greeet", None, {})
+        entry = await enqueue_without_code(app.context, "greeet", None, {})
         await h.cycle("job_dispatcher")
 
         [reason] = await app.why(entry.id)
@@ -271,7 +271,7 @@ async def test_a_parked_entry_names_the_train_its_neighbour_and_when_it_is_given
 async def test_a_pending_run_does_not_blame_slots_that_are_free(url: str) -> None:
     app = app_at(url)
     async with Harness(app) as h:
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         await store.call(workers.register, {**WORKER, "concurrency": 2}, now=h.now)
         for name in ("Ada", "Grace"):
             await app.queue(greet_of(app), name)
@@ -330,13 +330,13 @@ async def test_who_asks_without_the_code_is_answered_by_what_servers_publish(url
         return
     app = app_at(url, max_active_jobs=1, polling_interval=timedelta(hours=1))
     async with Harness(app) as h:
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         row = {"kind": "worker", "concurrency": 4, "trains": '["greet"]', "dispatches": True}
-        await store.call(app.parts.heartbeat.register, store, row)
+        await store.call(app.context.heartbeat.register, store, row)
         entries = [await app.queue(greet_of(app), name) for name in ("Ada", "Grace")]
         await h.cycle("job_dispatcher")
         onlooker = Trax(url)
-        onlooker.parts.store.clock = lambda: h.now
+        onlooker.context.store.clock = lambda: h.now
         try:
             [reason] = await onlooker.why(entries[1].id)
         finally:

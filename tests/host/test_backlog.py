@@ -41,16 +41,16 @@ class Desk:
         self.sign = sign
 
     async def open(self) -> None:
-        store = self.app.parts.store.open_blocking()
-        self.worker = await Worker.start(self.app.parts, store, 1, dispatches=True)
+        store = self.app.context.store.open_blocking()
+        self.worker = await Worker.start(self.app.context, store, 1, dispatches=True)
 
     async def visit(self, ahead: int = 2) -> DispatchResult:
         """Visit the gate as a server with this worker does."""
-        store, parts = self.app.parts.store.open_blocking(), self.app.parts
+        store, context = self.app.context.store.open_blocking(), self.app.context
         self.worker._pool.prefetch = ahead  # pyright: ignore[reportPrivateUsage]
 
         async def dispatch(request: ClaimRequest) -> DispatchResult:
-            return await store.call(dispatch_now, store, parts, request)
+            return await store.call(dispatch_now, store, context, request)
 
         return await self.worker.dispatch_and_claim(dispatch)
 

@@ -46,7 +46,7 @@ class Shed:
 
     async def queue(self, train: Train[Any, Any], *values: Any) -> None:
         await self.app.queue_many(train, values)
-        await self.store.call(run_dispatch_cycle, self.store, self.app.parts.settings, Routing())
+        await self.store.call(run_dispatch_cycle, self.store, self.app.context.settings, Routing())
 
     async def run(self, train: Train[Any, Any], *values: Any) -> list[Metadata]:
         await self.queue(train, *values)
@@ -69,8 +69,8 @@ class Shed:
 async def shed(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Shed]:
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.0)
     app = heavy.app
-    store = await app.parts.store.open()
-    worker = await Worker.start(app.parts, store)
+    store = await app.context.store.open()
+    worker = await Worker.start(app.context, store)
     yield Shed(app, store, worker)
     await worker.drain(0)
     await worker.unregister()
@@ -190,7 +190,7 @@ async def test_no_more_cpu_runs_are_claimed_than_there_are_processes(
     shed: Shed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    worker = await Worker.start(shed.app.parts, shed.store, slots=4)
+    worker = await Worker.start(shed.app.context, shed.store, slots=4)
     await shed.queue(heavy.listen, *(str(tmp_path / str(number)) for number in range(3)))
     await shed.queue(heavy.greet, "Ada")
 

@@ -73,7 +73,7 @@ class Watched(DispatchLoop):
 
     def __init__(self, gate: Gate) -> None:
         store: Any = gate
-        super().__init__(Trax("memory://").parts, store)
+        super().__init__(Trax("memory://").context, store)
         self.wakes = 0
         self.loop.wake = self._count
         self._memory = GateMemory(lambda: 0.0)

@@ -98,7 +98,7 @@ def test_what_waits_for_a_retired_parent_is_found_and_servers_that_differ(addres
     async def retire() -> None:
         async with Harness(app):
             await app.manifests.delete("goes")
-            store = await app.parts.store.open()
+            store = await app.context.store.open()
             now = await store.ask(dialect.now)
             for pid in (1, 2):
                 await register_server(app, declares=f"set {pid}", pid=pid, now=now)

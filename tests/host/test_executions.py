@@ -91,7 +91,7 @@ async def test_a_question_that_makes_no_sense_is_refused(
 
 async def test_a_run_in_progress_is_asked_to_stop_and_told_at_once(h: Harness) -> None:
     began, heard = asyncio.Event(), asyncio.Event()
-    h.app.parts.events.listen(Topic.CANCEL, heard.set)
+    h.app.context.events.listen(Topic.CANCEL, heard.set)
 
     @h.app.train
     async def forever() -> None:
@@ -163,7 +163,7 @@ def carried(store: Store, entry_id: int) -> tuple[Any, ...]:
 async def test_a_run_that_is_run_again_keeps_its_limits_whoever_asks(
     h: Harness, url: str, has_code: bool
 ) -> None:
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
     how = {"timeout": timedelta(seconds=7), "retry": Retry(max_retries=1, jitter=0.5), "unique": "ada"}
     first = await h.app.queue("greet", "Ada", group="mail", priority=9, **how)  # pyright: ignore[reportArgumentType]
     await h.run_until_idle()
@@ -192,7 +192,7 @@ async def test_a_manifests_run_that_is_run_again_keeps_the_manifests_limits(h: H
 
     again = await h.app.executions.rerun(run.id)
 
-    seconds, retry, *_ = carried(await h.app.parts.store.open(), again.id)
+    seconds, retry, *_ = carried(await h.app.context.store.open(), again.id)
     policy = RetryPolicy.from_json(retry)
     assert policy is not None
     assert (seconds, policy.max_retries) == (30, 7)
@@ -215,7 +215,7 @@ async def test_what_cannot_be_run_again_is_refused(
 
     await h.run_until_idle()
     (run,) = await h.app.executions.list()
-    h.app.parts.store.open_blocking().run(spoil)
+    h.app.context.store.open_blocking().run(spoil)
 
     with pytest.raises(kind, match=said):
         await h.app.executions.rerun(run.id)

@@ -73,7 +73,7 @@ async def depot() -> AsyncGenerator[Depot]:
         return number
 
     async with Harness(app) as h:
-        worker = await Worker.start(app.parts, await app.parts.store.open(), 2)
+        worker = await Worker.start(app.context, await app.context.store.open(), 2)
         yield Depot(h, worker)
         await worker.drain(0)
         await worker.unregister()
@@ -102,7 +102,7 @@ async def test_a_run_without_hook_and_span_has_nothing_to_wait_for(url: str) -> 
         return number
 
     async with Harness(app) as h:
-        worker = await Worker.start(app.parts, await app.parts.store.open(), 2)
+        worker = await Worker.start(app.context, await app.context.store.open(), 2)
         await app.queue(work, 1)
         await h.cycle("job_dispatcher")
         await worker.claim()

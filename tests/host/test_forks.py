@@ -117,7 +117,7 @@ def test_a_child_runs_no_role_of_its_parent_and_wakes_it(url: str) -> None:
     app = new_app(url, polling_interval=3600 if is_postgresql else 0.1, local_polling_interval=3600)
 
     def in_child() -> tuple[bool, int, int]:
-        assert app.parts.heartbeat.last_heartbeat_at(worker_id) is None
+        assert app.context.heartbeat.last_heartbeat_at(worker_id) is None
         return app.is_running, len(app.loops), app.sync.queue("greet", "child").id
 
     async def main() -> Any:
@@ -158,16 +158,16 @@ def test_a_child_can_start_a_role_of_its_own(app: Trax) -> None:
 def test_runs_of_a_child_belong_to_a_row_that_the_child_renews(app: Trax) -> None:
     def run_in_child() -> tuple[int | None, bool]:
         app.sync.run(app.trains.get("write"), "child")
-        thread = app.parts.heartbeat._thread  # pyright: ignore[reportPrivateUsage]
-        return app.parts.heartbeat.caller_id, thread is not None and thread.is_alive()
+        thread = app.context.heartbeat._thread  # pyright: ignore[reportPrivateUsage]
+        return app.context.heartbeat.caller_id, thread is not None and thread.is_alive()
 
     app.sync.run(app.trains.get("write"), "parent")
     theirs, is_renewed = fork(run_in_child).result()
     [of_child, of_parent] = asyncio.run(app.executions.list(train="write"))
 
     assert is_renewed
-    assert (of_child.worker, of_parent.worker) == (theirs, app.parts.heartbeat.caller_id)
-    assert theirs != app.parts.heartbeat.caller_id
+    assert (of_child.worker, of_parent.worker) == (theirs, app.context.heartbeat.caller_id)
+    assert theirs != app.context.heartbeat.caller_id
 
 
 def test_a_file_that_the_parent_closes_keeps_what_a_child_writes(tmp_path: Any) -> None:

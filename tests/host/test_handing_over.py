@@ -66,7 +66,7 @@ async def test_with_another_default_no_workers_are_started(url: str) -> None:
     async with asyncio.timeout(30), app:
         await app.queue(work, 1)
         assert await remote.given.get() == "1"
-        assert await (await app.parts.store.open()).ask(workers.load_list) == []
+        assert await (await app.context.store.open()).ask(workers.load_list) == []
 
 
 async def test_a_submitter_that_hangs_holds_up_neither_the_others_nor_the_end(url: str) -> None:

@@ -60,7 +60,7 @@ async def test_the_identity_of_a_worker_goes_with_its_last_record(url: str) -> N
     async with Harness(app) as h:
         await app.queue(app.sync_table, USERS)
         await h.run_until_idle()
-        store, settings = await app.parts.store.open(), app.parts.settings
+        store, settings = await app.context.store.open(), app.context.settings
         await store.call(clean_dead_letters, store, settings)
         kept = await rows(h, "worker_identity")
 
@@ -73,8 +73,8 @@ async def test_the_identity_of_a_worker_goes_with_its_last_record(url: str) -> N
 
 async def test_the_identity_of_a_live_worker_stays_without_records(url: str) -> None:
     async with app_on(url) as app:
-        store = await app.parts.store.open()
-        await store.call(clean_dead_letters, store, app.parts.settings)
+        store = await app.context.store.open()
+        await store.call(clean_dead_letters, store, app.context.settings)
 
         found = await store.ask(_identities)
 

@@ -14,12 +14,12 @@ async def test_a_worker_says_where_it_runs(url: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("HOSTNAME", "pod-7")
     app = Trax(url, host_labels={"zone": "b"})
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
 
-    worker = await Worker.start(app.parts, store)
+    worker = await Worker.start(app.context, store)
 
     (row,) = await store.ask(workers.load_list)
-    assert row.host == app.parts.identity.host
+    assert row.host == app.context.identity.host
     assert (row.host_environment, row.host_instance_id) == ("kubernetes", "pod-7")
     assert row.host_labels == {"zone": "b"}
     await worker.unregister()

@@ -57,16 +57,16 @@ async def app(url: str) -> AsyncGenerator[Trax]:
 
 
 async def test_an_idle_server_asks_a_few_questions_a_second_in_all_roles_together(app: Trax) -> None:
-    store, parts = await app.parts.store.open(), app.parts
-    worker = await Worker.start(parts, store)
+    store, context = await app.context.store.open(), app.context
+    worker = await Worker.start(context, store)
     counter = Counter(store)
-    dispatching = server_loops.DispatchLoop(parts, store)
+    dispatching = server_loops.DispatchLoop(context, store)
     loops = [
-        server_loops.manager(parts, store),
+        server_loops.manager(context, store),
         dispatching.loop,
-        worker_loops.claimer(parts, worker),
-        worker_loops.finisher(parts, store, worker, wake_dispatcher=dispatching.on_runs_ended),
-        worker_loops.heartbeat(parts, worker),
+        worker_loops.claimer(context, worker),
+        worker_loops.finisher(context, store, worker, wake_dispatcher=dispatching.on_runs_ended),
+        worker_loops.heartbeat(context, worker),
     ]
 
     a_second = 0.0
@@ -79,20 +79,20 @@ async def test_an_idle_server_asks_a_few_questions_a_second_in_all_roles_togethe
 
 
 async def test_an_idle_dispatcher_leaves_the_gate_to_others_and_asks_twice_at_the_most(app: Trax) -> None:
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     counter = Counter(store)
 
-    assert await counter.of_a_poll(server_loops.DispatchLoop(app.parts, store).loop) <= 2
+    assert await counter.of_a_poll(server_loops.DispatchLoop(app.context, store).loop) <= 2
 
     assert not [statement for statement in counter.statements if "gate_lock" in statement]
 
 
 async def test_a_poll_finds_what_no_wake_up_told_of(app: Trax) -> None:
-    store = await app.parts.store.open()
-    await Worker.start(app.parts, store)
+    store = await app.context.store.open()
+    await Worker.start(app.context, store)
     await app.queue(app.trains.get("note"), "x")
 
-    await Counter(store).of_a_poll(server_loops.DispatchLoop(app.parts, store).loop)
+    await Counter(store).of_a_poll(server_loops.DispatchLoop(app.context, store).loop)
 
     (entry,) = await store.ask(_dispatched)
     assert entry.metadata_id is not None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def app() -> Generator[Trax]:
     made = Trax("memory://")
-    made.parts.store.open_blocking()  # so that callers come in the order they are started
+    made.context.store.open_blocking()  # so that callers come in the order they are started
     yield made
     made.close()
 
@@ -182,7 +182,7 @@ def test_blocking_callers_in_several_threads_share_a_limit(app: Trax) -> None:
         order.append(number)
         return number
 
-    waiting = app.parts.limits._slots_of(hold)._waiting  # pyright: ignore[reportPrivateUsage]
+    waiting = app.context.limits._slots_of(hold)._waiting  # pyright: ignore[reportPrivateUsage]
 
     with ThreadPoolExecutor(6) as threads:
         results = list(threads.map(partial(app.sync.run, hold), range(6)))

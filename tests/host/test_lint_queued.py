@@ -50,7 +50,7 @@ async def test_entries_and_pending_runs_are_read_and_equal_troubles_counted(
         await h.cycle("job_dispatcher")
 
     progress: list[int] = []
-    looked = lint.lint_queued(app_at(url, New).parts, on_progress=progress.append)
+    looked = lint.lint_queued(app_at(url, New).context, on_progress=progress.append)
 
     fields = (
         "name: Input should be a valid integer, unable to parse string as an integer",
@@ -74,7 +74,7 @@ async def test_so_many_are_read_and_no_more(url: str) -> None:
     async with Harness(old):
         await old.queue_many("greet", [{"name": "Ada"}] * 5)
 
-    some, all_of_them = (lint.lint_queued(app_at(url, Old).parts, limit=most) for most in (3, 9))
+    some, all_of_them = (lint.lint_queued(app_at(url, Old).context, limit=most) for most in (3, 9))
 
     assert (some.count, some.is_all, some.unreadable) == (3, False, [])
     assert (all_of_them.count, all_of_them.is_all) == (5, True)
@@ -91,14 +91,14 @@ async def test_a_type_whose_own_code_fails_is_told_too(url: str) -> None:
     old = app_at(url, Old)
     async with Harness(old):
         await old.queue("greet", {"name": "Ada"})
-        store = await old.parts.store.open()
+        store = await old.context.store.open()
         before = await store.ask(_entries)
 
-    (found,) = lint.lint_queued(app_at(url, Broken).parts).unreadable
+    (found,) = lint.lint_queued(app_at(url, Broken).context).unreadable
 
     assert "RuntimeError: no town hall" in str(found)
     async with Harness(old):
-        assert await (await old.parts.store.open()).ask(_entries) == before
+        assert await (await old.context.store.open()).ask(_entries) == before
 
 
 def _entries(connection: Connection) -> list[tuple[object, ...]]:

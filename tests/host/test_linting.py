@@ -56,7 +56,7 @@ def test_an_app_without_faults_is_clean() -> None:
     app.group("people", max_active_jobs=1)
     app.schedule(greet, "ada", "Ada", cron("0 0 29 2 *"), group="people").include(greet, "grace", "Grace")
 
-    assert lint(app.parts, now=NOW) == []
+    assert lint(app.context, now=NOW) == []
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_makes_no_sense_is_told_in_a_line(declare: Callable[[Trax, Any], No
     app, greet = app_with()
     declare(app, greet)
 
-    [line] = lint(app.parts, now=NOW)
+    [line] = lint(app.context, now=NOW)
 
     assert said in line
 
@@ -83,7 +83,7 @@ def test_a_cron_expression_that_skips_its_leap_day_is_told() -> None:
     app, greet = app_with()
     app.schedule(greet, "ada", "Ada", cron("0 0 29 2 *"))
 
-    [line] = lint(app.parts, now=datetime(2097, 3, 1, tzinfo=UTC))  # 2100 has none
+    [line] = lint(app.context, now=datetime(2097, 3, 1, tzinfo=UTC))  # 2100 has none
 
     assert line == "manifest 'ada': '0 0 29 2 *' has no occurrence within four years"
 
@@ -91,6 +91,6 @@ def test_a_cron_expression_that_skips_its_leap_day_is_told() -> None:
 def test_a_limit_that_lets_nobody_in_is_told() -> None:
     app, _ = app_with(max_active_jobs=0)
 
-    [line] = lint(app.parts, now=NOW)
+    [line] = lint(app.context, now=NOW)
 
     assert line.startswith("max_active_jobs is 0")

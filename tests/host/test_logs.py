@@ -259,7 +259,7 @@ async def test_a_run_that_goes_on_shows_its_lines_meanwhile(app: Trax) -> None:
         await done.wait()
 
     running = asyncio.create_task(app.run(work, 1))
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     await asyncio.to_thread(
         until, lambda: [one.message for one in store.read(run_log.load_by_run, 1)] == ["begun"]
     )

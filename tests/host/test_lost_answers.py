@@ -107,8 +107,8 @@ async def yard(url: str) -> AsyncGenerator[Yard]:
 
     app.train(retry=Retry(max_retries=3, delay=timedelta(0)), on_completed=hear, on_failed=hear)(work)
     async with Harness(app) as h:
-        store = await app.parts.store.open()
-        yards = [Yard(h, store, await Worker.start(app.parts, store))]
+        store = await app.context.store.open()
+        yards = [Yard(h, store, await Worker.start(app.context, store))]
         yield yards[0]
         await yards[0].worker.drain(0)
         await yards[0].worker.unregister()
@@ -136,7 +136,7 @@ async def test_a_claim_whose_answer_was_lost_goes_back_to_the_queue_uncounted(
 
 async def test_so_does_what_was_let_through_the_gate_for_a_worker_that_came_along(yard: Yard) -> None:
     await yard.app.queue("work", "Ada")
-    visit: Any = partial(yard.store.call, dispatch_now, yard.store, yard.app.parts)
+    visit: Any = partial(yard.store.call, dispatch_now, yard.store, yard.app.context)
     with yard.answers(lost), pytest.raises(StoreUnavailable):
         await yard.worker.dispatch_and_claim(visit)
     assert await yard.states() == [State.IN_PROGRESS]
@@ -155,8 +155,8 @@ async def test_the_manifest_of_such_a_run_is_not_held_up_and_counts_no_failure(u
 
     app.schedule(work, "daily", "Ada", every(days=1))
     async with Harness(app) as h:
-        store = await app.parts.store.open()
-        yard = Yard(h, store, await Worker.start(app.parts, store))
+        store = await app.context.store.open()
+        yard = Yard(h, store, await Worker.start(app.context, store))
         await h.cycle("manifest_manager")
         await h.cycle("job_dispatcher")
         with yard.answers(lost), pytest.raises(StoreUnavailable):
@@ -268,7 +268,7 @@ async def test_a_worker_that_did_not_hear_that_it_is_registered_registers_again(
 ) -> None:
     monkeypatch.setattr(start, "PAUSES", (0,))
     app = Trax(url)
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     run: Any = store.run
     register = workers.register
     registered: list[int] = []

@@ -55,7 +55,7 @@ async def test_a_server_needs_nothing_that_outlives_a_transaction(postgres_url: 
         ran.put_nowait(word)
 
     app.schedule(note, "first", "first", every(hours=1)).then_include(note, "second", "second")
-    leftovers = forget_the_session(await app.parts.store.open())
+    leftovers = forget_the_session(await app.context.store.open())
 
     async with asyncio.timeout(60), app:
         await app.queue_many(note, ["many"] * 600)

@@ -51,7 +51,7 @@ class Office:
 
     @property
     async def store(self) -> Store:
-        return await self.app.parts.store.open()
+        return await self.app.context.store.open()
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def office(url: str) -> AsyncGenerator[Office]:
 
 async def test_a_run_here_and_now_belongs_to_a_row_that_is_no_worker(office: Office) -> None:
     run = await office.begin()
-    row_id = office.app.parts.heartbeat.caller_id
+    row_id = office.app.context.heartbeat.caller_id
     office.go_on.set()
     await run
 
@@ -87,7 +87,7 @@ async def test_a_long_run_here_and_now_is_not_taken_for_dead(office: Office) -> 
 async def test_the_place_of_a_run_whose_process_died_is_free_as_soon_as_its_silence_is_noticed(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run, store, presence = await office.begin(), await office.store, office.app.parts.heartbeat
+    run, store, presence = await office.begin(), await office.store, office.app.context.heartbeat
     assert presence.caller_id
     presence.remove(presence.caller_id)  # its process beats no more
 
@@ -108,7 +108,7 @@ async def test_the_place_of_a_run_whose_process_died_is_free_as_soon_as_its_sile
 
 @pytest.mark.parametrize("case", ["it has never beaten", "it beats again since now", "it beats no more"])
 async def test_silence_that_the_judge_shared_counts_against_nobody(office: Office, case: str) -> None:
-    run, presence = await office.begin(), office.app.parts.heartbeat
+    run, presence = await office.begin(), office.app.context.heartbeat
     assert presence.caller_id
     presence.remove(presence.caller_id)
 
@@ -150,7 +150,7 @@ async def test_a_train_that_blocks_the_event_loop_does_not_silence_its_worker(ur
         looking.join(60)  # the loop stands still meanwhile
 
     async with asyncio.timeout(60), app:
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         run = await (await app.queue(block, 1)).wait()
 
     assert (run.state, len(seen)) == (State.COMPLETED, 3)
@@ -163,7 +163,7 @@ async def test_an_app_that_is_closed_takes_its_rows_away(office: Office, url: st
     other.trains.add(office.wait)
     office.go_on.set()
     await other.run(office.wait, 1)
-    assert other.parts.heartbeat.caller_id
+    assert other.context.heartbeat.caller_id
 
     other.close()
 

@@ -127,7 +127,7 @@ async def test_a_run_is_cancelled_from_another_process_at_once(town: Town) -> No
     async with started(town.url, all=server):
         await town.heard(1)
         await client.manifests.cancel("long")
-        store = await client.parts.store.open()
+        store = await client.context.store.open()
         await asyncio.to_thread(until, lambda: bool(store.read(listing.runs, state=State.CANCELLED)))
 
     client.close()
@@ -174,8 +174,10 @@ async def test_every_loop_goes_on_after_the_connections_are_cut(
         await client.queue(note, "after")
         ran = await town.heard(1)
         await asyncio.to_thread(until, lambda: listening(town.url) == 1)
-        before = server.parts.store.open_blocking().read(_heartbeats)
-        await asyncio.to_thread(until, lambda: server.parts.store.open_blocking().read(_heartbeats) > before)
+        before = server.context.store.open_blocking().read(_heartbeats)
+        await asyncio.to_thread(
+            until, lambda: server.context.store.open_blocking().read(_heartbeats) > before
+        )
 
     client.close()
     assert ran == [("server", "after")]

@@ -272,7 +272,7 @@ async def test_a_run_that_blocks_its_event_loop_still_shows_where_it_is(url: str
     async def stuck(_: int) -> None:
         go_on.wait(60)
 
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     running = threading.Thread(target=lambda: app.sync.run(stuck, 1))
     running.start()
 

@@ -29,7 +29,7 @@ def app(url: str) -> Generator[Trax]:
 
 @pytest.fixture
 def opened(app: Trax) -> Store:
-    return app.parts.store.open_blocking()
+    return app.context.store.open_blocking()
 
 
 async def test_queueing_writes_one_entry_and_runs_nothing(app: Trax, opened: Store) -> None:

@@ -51,7 +51,7 @@ def stored(app: Trax, column: str) -> list[Any]:
         queue = tables(connection).work_queue
         return list(connection.execute(queue.select().order_by(queue.c.id)).scalars(column))
 
-    return app.parts.store.open_blocking().read(read)
+    return app.context.store.open_blocking().read(read)
 
 
 async def test_an_entry_may_wait_for_a_moment(app: Trax) -> None:

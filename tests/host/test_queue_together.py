@@ -34,7 +34,7 @@ def app(url: str) -> Generator[Trax]:
     @made.train
     async def count(number: int) -> None: ...
 
-    made.parts.store.open_blocking()
+    made.context.store.open_blocking()
     yield made
     made.close()
 

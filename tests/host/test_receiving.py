@@ -88,7 +88,7 @@ async def test_the_same_run_twice_and_side_by_side_is_executed_once(yard: Yard) 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.PENDING])
 async def test_a_run_that_is_not_pending_is_not_taken_up_and_stays_as_it_is(yard: Yard, state: State) -> None:
     run = await yard.handed_over(yard.work, 7)
-    store = await yard.app.parts.store.open()
+    store = await yard.app.context.store.open()
     ended = None if state is State.IN_PROGRESS else run.created_at
     await store.call(_change, run.id, state=state, started_at=run.created_at, ended_at=ended)
     before = await yard.app.executions.get(run.id)
@@ -108,7 +108,7 @@ async def test_a_run_that_does_not_exist_is_an_error(yard: Yard) -> None:
 
 async def test_a_run_without_code_here_stays_pending_for_others(yard: Yard) -> None:
     run = await yard.handed_over(yard.work, 7)
-    store = await yard.app.parts.store.open()
+    store = await yard.app.context.store.open()
     await store.call(_change, run.id, train="foreign")
 
     async with yard.app.receiver() as receiver:
@@ -123,7 +123,7 @@ async def test_a_missing_or_unfit_input_is_dead_lettered_with_the_reason(
     yard: Yard, spoiled: str | None
 ) -> None:
     run = await yard.handed_over(yard.work, 7)
-    store = await yard.app.parts.store.open()
+    store = await yard.app.context.store.open()
     await store.call(_change, run.id, input=spoiled)
 
     async with yard.app.receiver() as receiver:
@@ -163,7 +163,7 @@ async def test_leaving_the_block_lets_runs_end_and_takes_the_worker_away(yard: Y
         await receiver.claim_by_id(run.id)
 
     assert (await yard.app.executions.get(run.id)).state == State.COMPLETED
-    store = await yard.app.parts.store.open()
+    store = await yard.app.context.store.open()
     assert await store.ask(_workers) == 0
 
 
@@ -199,7 +199,7 @@ async def test_a_poisoned_job_of_a_manifest_gets_one_dead_letter_and_stops_nobod
     app.schedule(work, "spoiled", 1, every(hours=1))
     app.schedule(work, "sound", 2, every(hours=1))
     async with Harness(app) as h:
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         await store.call(_spoil_manifest, "spoiled")
         await h.run_until_idle()
         await h.run_until_idle()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from trax import Train
     from trax.engine.job_dispatcher import DispatchResult
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 class Town:
@@ -30,7 +30,7 @@ class Town:
         self.url = url
         self.began: asyncio.Queue[tuple[Trax, str]] = asyncio.Queue()
         self.holds: dict[str, asyncio.Event] = {}
-        self._refusals: asyncio.Queue[Parts] = asyncio.Queue()
+        self._refusals: asyncio.Queue[AppContext] = asyncio.Queue()
         self._draining = asyncio.Event()
 
     def app(self, **settings: Any) -> Trax:
@@ -53,7 +53,7 @@ class Town:
 
     async def refused_by(self, app: Trax) -> None:
         """Wait until a cycle of this app has left somebody in the queue."""
-        while await self._refusals.get() is not app.parts:
+        while await self._refusals.get() is not app.context:
             pass
 
     async def stop_and_let_go(self, app: Trax, word: str) -> None:
@@ -68,10 +68,10 @@ class Town:
         home, drain = asyncio.get_running_loop(), Worker.drain
         count_dispatch = dispatcher.count_dispatch
 
-        def count(parts: Parts, began_ns: int, dispatched: DispatchResult) -> None:
-            count_dispatch(parts, began_ns, dispatched)
+        def count(context: AppContext, began_ns: int, dispatched: DispatchResult) -> None:
+            count_dispatch(context, began_ns, dispatched)
             if dispatched.has_waiting_entries:
-                home.call_soon_threadsafe(self._refusals.put_nowait, parts)
+                home.call_soon_threadsafe(self._refusals.put_nowait, context)
 
         async def drained(worker: Worker, seconds: float) -> None:
             self._draining.set()

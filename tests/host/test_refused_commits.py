@@ -33,7 +33,7 @@ def app(postgres_url: str) -> Generator[Trax]:
     async def greet(name: str) -> str:
         return name
 
-    made.parts.store.open_blocking()
+    made.context.store.open_blocking()
     yield made
     made.close()
 
@@ -83,7 +83,7 @@ async def test_a_transaction_that_the_server_rolled_back_is_not_reported_as_comm
         return "unexpected"
 
     with pytest.raises(StoreError, match="COMMIT was answered with ROLLBACK"):
-        app.parts.store.open_blocking().run(hide_an_error)
+        app.context.store.open_blocking().run(hide_an_error)
 
     with pytest.raises(psycopg.errors.UndefinedTable):
         count(postgres_url, "mine")
@@ -92,8 +92,8 @@ async def test_a_transaction_that_the_server_rolled_back_is_not_reported_as_comm
 @asynccontextmanager
 async def worker_on(app: Trax) -> AsyncGenerator[tuple[Harness, Worker]]:
     async with Harness(app) as h:
-        store: Store = await app.parts.store.open()
-        worker = await Worker.start(app.parts, store)
+        store: Store = await app.context.store.open()
+        worker = await Worker.start(app.context, store)
         yield h, worker
         await worker.drain(0)
         await worker.unregister()

@@ -145,9 +145,9 @@ async def test_a_scheduler_lets_jobs_through_and_runs_none(app: Trax) -> None:
 
     await app.start("scheduler")
     await app.queue(greet, "Ada")
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     somewhere = {"kind": "worker", "concurrency": 1, "trains": '["greet"]'}
-    await store.call(app.parts.heartbeat.register, store, somewhere)
+    await store.call(app.context.heartbeat.register, store, somewhere)
     await asyncio.to_thread(until, lambda: _states(app) == [State.PENDING])
     await app.stop()
 
@@ -213,12 +213,12 @@ async def test_interrupting_puts_back_what_runs(app: Trax) -> None:
 
 
 def _states(app: Trax) -> list[State]:
-    store = app.parts.store.open_blocking()
+    store = app.context.store.open_blocking()
     return [record.state for record in store.read(listing.runs)]
 
 
 def _has_beaten(app: Trax) -> bool:
-    (worker,) = app.parts.store.open_blocking().read(workers.load_list)
+    (worker,) = app.context.store.open_blocking().read(workers.load_list)
     return worker.heartbeat_at > worker.started_at
 
 
@@ -254,7 +254,7 @@ async def test_a_server_says_what_it_declares_and_retires_the_rest_once_others_h
 
     await old.start(role)
     await new.start(role)
-    store = await new.parts.store.open()
+    store = await new.context.store.open()
     servers = store.read(workers.servers, alive_since=datetime(2000, 1, 1, tzinfo=UTC))
     both = [one.external_id for one in await new.manifests.list()]
     await old.stop()

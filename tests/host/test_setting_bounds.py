@@ -80,20 +80,20 @@ BEYOND = [(name, value) for name in EDITABLE for value in beyond(name)]
 
 async def one_full_cycle(harness: Harness) -> None:
     """Everything that a server does again and again, and everything that is read beside it."""
-    app, store = harness.app, await harness.app.parts.store.open()
+    app, store = harness.app, await harness.app.context.store.open()
     await harness.seed()
     for duty in DUTIES:
         await harness.cycle(duty)
-    worker = await Worker.start(app.parts, store)
+    worker = await Worker.start(app.context, store)
     await worker.claim()
     await worker.send_heartbeat()
     await worker.run_all()
     await worker.send_heartbeat()
     await worker.unregister()
-    await store.ask(end_suspended, idle_for=app.parts.settings.worker_lost_after)
-    await store.call(repair_now, store, app.parts)
+    await store.ask(end_suspended, idle_for=app.context.settings.worker_lost_after)
+    await store.call(repair_now, store, app.context)
     await harness.advance(hours=1)
-    await status(app.parts.store, app.parts.live)
+    await status(app.context.store, app.context.live)
     await app.workers.list()
     await app.why("ada")
 
@@ -171,7 +171,7 @@ async def test_a_row_that_cannot_work_is_ignored_and_said(url: str, caplog: pyte
     """Another release, or somebody with a database client, may have written it."""
     async with Harness(railway(url), now=NOON) as harness:
         app = harness.app
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         written = {"local_worker_count": str(2**31), "dead_letter_retention_period": '"P999999D"'}
         await store.call(rows.write, written, now=NOON)
 

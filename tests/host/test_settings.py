@@ -30,12 +30,12 @@ def app(url: str) -> Generator[Trax]:
 
 
 async def rows(app: Trax) -> dict[str, str]:
-    return await (await app.parts.store.open()).ask(settings.load_edited)
+    return await (await app.context.store.open()).ask(settings.load_edited)
 
 
 async def store_row(app: Trax, name: str, value: str) -> None:
     """A row that no version of this code would write."""
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
 
     def written(connection: Connection) -> None:
         settings.write(connection, {name: value}, now=store.now(connection))
@@ -47,7 +47,7 @@ async def test_an_edit_counts_at_once_and_the_rest_stays(app: Trax) -> None:
     edited = await app.settings.update(max_active_jobs=50, max_retry_delay=timedelta(minutes=2))
 
     assert (edited.max_active_jobs, edited.max_retry_delay) == (50, timedelta(minutes=2))
-    assert edited == await app.settings.get() == app.parts.settings
+    assert edited == await app.settings.get() == app.context.settings
     assert edited.default_max_retries == 3
 
 
@@ -80,8 +80,8 @@ async def test_an_edit_survives_a_restart_and_reaches_the_other_server(url: str)
     for app in (one, other):
         app.close()
     restarted = Trax(url, max_active_jobs=5)
-    await restarted.parts.store.open()
-    assert restarted.parts.settings.max_active_jobs == 50
+    await restarted.context.store.open()
+    assert restarted.context.settings.max_active_jobs == 50
     restarted.close()
 
 
@@ -126,7 +126,7 @@ async def test_what_cannot_work_is_refused_and_nothing_is_written(
         await app.settings.update(save_inputs=False, **changes)
 
     assert await rows(app) == {}
-    assert app.parts.settings.save_inputs
+    assert app.context.settings.save_inputs
 
 
 async def test_unknown_names_are_refused_with_the_nearest(app: Trax) -> None:

@@ -244,7 +244,7 @@ async def test_groups_are_drawn_with_who_waits_for_whom(url: str) -> None:
 async def test_of_two_servers_that_add_up_the_same_one_is_too_late(h: Yard) -> None:
     await h.runs(completed=3)
     await h.advance(minutes=5)
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
     step = await store.ask(stats.next_step, now=h.now)
     assert step
 
@@ -255,7 +255,7 @@ async def test_of_two_servers_that_add_up_the_same_one_is_too_late(h: Yard) -> N
 
 
 async def test_who_only_looks_leaves_to_schedulers_what_they_may_still_add(h: Yard) -> None:
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
     await h.runs(completed=3)
 
     await h.advance(minutes=2)
@@ -269,7 +269,7 @@ async def test_who_only_looks_leaves_to_schedulers_what_they_may_still_add(h: Ya
 
 
 async def test_who_looks_for_a_while_keeps_the_sums_up(h: Yard) -> None:
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
     await h.runs(completed=3)
     await h.advance(hours=3)
     await h.runs(completed=2)
@@ -291,7 +291,7 @@ async def test_old_sums_are_forgotten_and_old_runs_still_count_for_their_group(h
     await h.advance(minutes=5)
     await h.cycle("totals")
 
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
     kept = await store.ask(lambda c: c.execute(select(tables(c).tally.c.span, tables(c).tally.c.train)).all())
     (group,) = await h.app.stats.groups()
 
@@ -321,7 +321,7 @@ async def test_while_nothing_ends_nothing_is_written(h: Yard) -> None:
     await h.runs(completed=1)
     await h.advance(minutes=5)
     await h.cycle("totals")
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
 
     await h.advance(hours=1)
 

@@ -54,8 +54,8 @@ class Clocked:
 async def clocked(url: str) -> AsyncGenerator[Clocked]:
     app = Trax(url, local_worker_count=2, default_job_timeout=timedelta(minutes=20))
     async with Harness(app) as h:
-        store = await app.parts.store.open()
-        worker = await Worker.start(app.parts, store, clock=partial(_seconds, h))
+        store = await app.context.store.open()
+        worker = await Worker.start(app.context, store, clock=partial(_seconds, h))
         yield Clocked(h, worker)
         await worker.drain(0)
         await worker.unregister()
@@ -238,12 +238,12 @@ async def test_a_worker_that_stops_gets_nothing_from_the_gate(clocked: Clocked) 
     @clocked.app.train
     async def quick(_number: int) -> None: ...
 
-    store = await clocked.app.parts.store.open()
+    store = await clocked.app.context.store.open()
     await clocked.app.queue(quick, 1)
     await clocked.worker.drain(0)
 
     async def dispatch(request: ClaimRequest) -> DispatchResult:
-        return await store.call(dispatch_now, store, clocked.app.parts, request)
+        return await store.call(dispatch_now, store, clocked.app.context, request)
 
     dispatched = await clocked.worker.dispatch_and_claim(dispatch)
 

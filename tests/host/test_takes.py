@@ -11,8 +11,8 @@ from trax import Trax
 from trax.errors import DefinitionError, UnknownTrain
 from trax.records import State
 from trax.testing import Harness
+from trax.worker.app_context import WorkFilter, WorkFilterKeywords
 from trax.worker.dispatcher import dispatch_now
-from trax.worker.parts import WorkFilter, WorkFilterKeywords
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ class Kitchen:
 
     @property
     def store(self) -> Store:
-        return self.app.parts.store.open_blocking()
+        return self.app.context.store.open_blocking()
 
     async def queue(self, train: str, what: str, group: str | None = None) -> None:
         await self.app.queue(self.trains[train], what, group=group)
 
     async def worker(self, only: WorkFilterKeywords, **more: Any) -> Worker:
         takes = WorkFilter.parse(self.app.trains, only)
-        return await Worker.start(self.app.parts, self.store, 4, work_filter=takes, **more)
+        return await Worker.start(self.app.context, self.store, 4, work_filter=takes, **more)
 
     async def done(self) -> list[Any]:
         return sorted(run.input for run in await self.app.executions.list(state="completed"))
@@ -146,7 +146,7 @@ async def test_the_slots_of_a_receiver_are_no_room_for_what_waits_for_workers(ki
 
 def _gate(kitchen: Kitchen) -> Any:
     async def visit(taker: Any) -> Any:
-        return await kitchen.store.call(dispatch_now, kitchen.store, kitchen.app.parts, taker)
+        return await kitchen.store.call(dispatch_now, kitchen.store, kitchen.app.context, taker)
 
     return visit
 

@@ -276,8 +276,8 @@ async def test_retries_and_what_gave_up_are_counted(h: Harness, heard: Listener)
 async def test_a_lost_worker_is_counted_and_so_is_what_it_ran(h: Harness, heard: Listener) -> None:
     await h.app.queue(h.app.train(max_retries=1)(greet), "Ada")
     await h.cycle("job_dispatcher")
-    store = await h.app.parts.store.open()
-    worker = await Worker.start(h.app.parts, store)
+    store = await h.app.context.store.open()
+    worker = await Worker.start(h.app.context, store)
     await store.call(worker._claim)  # pyright: ignore[reportPrivateUsage] - and is never heard of again
 
     await h.advance(minutes=1)
@@ -299,7 +299,7 @@ async def test_a_run_that_was_given_to_others_ends_without_a_state(h: Harness, h
 
     await h.app.queue(hold, "x")
     await h.cycle("job_dispatcher")
-    worker = await Worker.start(h.app.parts, await h.app.parts.store.open())
+    worker = await Worker.start(h.app.context, await h.app.context.store.open())
     await worker.claim()
     await running.wait()
 
@@ -337,7 +337,7 @@ async def test_a_served_app_shows_how_busy_it_is(url: str) -> None:
 
 
 async def test_a_run_in_a_process_of_its_own_has_its_spans_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heavy.app.parts.telemetry, "now", None)  # and as before again after the test
+    monkeypatch.setattr(heavy.app.context.telemetry, "now", None)  # and as before again after the test
     heard = Listener(heavy.app)
     async with Harness(heavy.app) as h:
         await heavy.app.queue(heavy.in_two_steps, 21)
@@ -421,7 +421,7 @@ def test_without_a_listener_nothing_is_imported() -> None:
 
 
 def test_the_bare_api_is_no_listener() -> None:
-    said = _ran("from opentelemetry import metrics, trace", "print(app.parts.telemetry.now)")
+    said = _ran("from opentelemetry import metrics, trace", "print(app.context.telemetry.now)")
 
     assert said == "None"
 
@@ -433,7 +433,7 @@ def test_the_provider_of_the_process_is_found() -> None:
 
 
 def test_a_provider_named_in_the_environment_is_found() -> None:
-    report = "print(type(app.parts.telemetry.now).__name__)"
+    report = "print(type(app.context.telemetry.now).__name__)"
 
     said = _ran("", report, OTEL_PYTHON_TRACER_PROVIDER="sdk_tracer_provider")
 

@@ -59,7 +59,7 @@ def app_on(url: str) -> Trax:
     async def greet(name: str) -> str:
         return name
 
-    made.parts.store.open_blocking()
+    made.context.store.open_blocking()
     return made
 
 
@@ -108,7 +108,7 @@ def test_blocking_code_lends_its_session(app: Trax, engine: Engine) -> None:
         many = app.sync.queue_many("greet", ["Grace", "Mary"], connection=sessions)
     sessions.remove()
 
-    stored = app.parts.store.open_blocking().read(listing.entries)
+    stored = app.context.store.open_blocking().read(listing.entries)
     assert [one.id for one in reversed(stored)] == [entry.id, *(one.id for one in many)]
 
 
@@ -139,13 +139,13 @@ async def test_the_dispatcher_is_woken_after_the_commit_and_not_before(
 ) -> None:
     woken = Event()
     seen: list[list[Any]] = []
-    store = app.parts.store.open_blocking()
+    store = app.context.store.open_blocking()
 
     def look() -> None:
         seen.append([entry.input for entry in store.read(listing.entries)])
         woken.set()
 
-    app.parts.events.listen(Topic.WORK_QUEUE, look)
+    app.context.events.listen(Topic.WORK_QUEUE, look)
     with engine.connect() if kind == "connection" else Session(engine) as lent:
         await app.queue("greet", "Ada", connection=lent)
         await app.queue("greet", "Grace", connection=lent)
@@ -200,7 +200,7 @@ async def test_an_async_connection_of_any_driver_will_do(
 ) -> None:
     async with async_connection(request, driver, tmp_path) as (app, connection):
         woken = Event()
-        app.parts.events.listen(Topic.WORK_QUEUE, woken.set)
+        app.context.events.listen(Topic.WORK_QUEUE, woken.set)
 
         entry = await app.queue("greet", "Ada", group="mail", unique="ada", connection=connection)
         again = await app.queue("greet", "Grace", unique="ada", connection=connection)
@@ -244,7 +244,7 @@ async def test_blocking_code_cannot_use_an_async_connection(
 
 
 async def test_a_connection_to_a_database_without_tables_is_refused(app: Trax, tmp_path: Path) -> None:
-    is_postgresql = app.parts.store.open_blocking().address.startswith("postgresql")
+    is_postgresql = app.context.store.open_blocking().address.startswith("postgresql")
     said = "is to sqlite, but the app's database is" if is_postgresql else "where the Trax tables are missing"
     other = create_engine(f"sqlite:///{tmp_path}/other.db")
 
@@ -306,4 +306,4 @@ def test_lending_a_connection_does_not_wait_for_the_app_to_open(app: Trax, engin
         connection.execute(text("CREATE TABLE orders (id int)"))  # in SQLite nobody else can write now
         entry = app.sync.queue("greet", "Ada", connection=connection)
 
-    assert app.parts.store.open_blocking().read(work_queue.get, entry.id) == entry
+    assert app.context.store.open_blocking().read(work_queue.get, entry.id) == entry

@@ -42,7 +42,7 @@ async def test_an_app_that_is_still_starting_counts_as_alive(
 
     monkeypatch.setattr(ProcessDuties, "start", start_after_the_other)
     async with first:
-        store = await first.parts.store.open()
+        store = await first.context.store.open()
         kinds = await store.ask(worker_kinds)
 
     assert kinds == ["worker"]

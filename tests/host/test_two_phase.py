@@ -50,7 +50,7 @@ def app(url: str) -> Generator[Trax]:
     async def greet(name: str) -> str:
         return name
 
-    made.parts.store.open_blocking()
+    made.context.store.open_blocking()
     yield made
     made.close()
 
@@ -80,7 +80,7 @@ async def test_a_two_phase_transaction_needs_no_option(app: Trax, engine: Engine
         transaction.prepare()
         before = await app.work_queue.list()
         woken: list[str] = []
-        app.parts.events.listen(Topic.WORK_QUEUE, lambda: woken.append("woken"))
+        app.context.events.listen(Topic.WORK_QUEUE, lambda: woken.append("woken"))
         transaction.commit()
         await asyncio.to_thread(until, lambda: bool(woken))
 

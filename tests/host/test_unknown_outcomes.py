@@ -31,7 +31,7 @@ def app(proxy: AnswerProxy) -> Generator[Trax]:
     @made.train
     async def greet(name: str) -> None: ...
 
-    made.parts.store.open_blocking()
+    made.context.store.open_blocking()
     yield made
     made.close()
 

@@ -78,8 +78,8 @@ async def yard_on(url: str, **settings: Any) -> AsyncGenerator[Yard]:
         return f"{number} {LONG}"
 
     async with Harness(app) as h:
-        store = await app.parts.store.open()
-        worker = await Worker.start(app.parts, store)
+        store = await app.context.store.open()
+        worker = await Worker.start(app.context, store)
         yield Yard(h, store, worker, ran)
         await worker.drain(0)
         await worker.unregister()
@@ -278,7 +278,7 @@ async def test_but_not_for_ever(app: Trax, monkeypatch: pytest.MonkeyPatch) -> N
     def never(*_: Any, **__: Any) -> Any:
         raise AccessDenied("is read-only")
 
-    monkeypatch.setattr(recorded_run, "PAUSES", (app.parts.settings.worker_lost_after.total_seconds() + 1,))
+    monkeypatch.setattr(recorded_run, "PAUSES", (app.context.settings.worker_lost_after.total_seconds() + 1,))
     monkeypatch.setattr(metadata, "finish", never)
 
     @app.train
@@ -353,6 +353,6 @@ def test_only_content_is_the_fault_of_content(
 def test_so_it_is_with_every_code_of_postgresql(postgres_url: str, statement: str, fault: Fault) -> None:
     app = Trax(postgres_url)
     try:
-        assert _refusal(app.parts.store.open_blocking(), statement) is fault
+        assert _refusal(app.context.store.open_blocking(), statement) is fault
     finally:
         app.close()

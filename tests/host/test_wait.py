@@ -135,7 +135,7 @@ async def test_an_entry_that_was_deleted_ends_the_wait(h: Harness) -> None:
         connection.execute(tables(connection).work_queue.delete())
 
     entry = await h.app.queue("greet", "Ada")
-    h.app.parts.store.open_blocking().run(forget)
+    h.app.context.store.open_blocking().run(forget)
 
     with pytest.raises(NotFound, match=f"there is no entry {entry.id}: it was deleted"):
         await entry.wait()

@@ -37,10 +37,10 @@ class Station:
 
     async def start(self) -> Worker:
         """The worker registers when the trains are known."""
-        return await Worker.start(self.app.parts, self.store)
+        return await Worker.start(self.app.context, self.store)
 
     async def dispatch(self) -> None:
-        await self.store.call(run_dispatch_cycle, self.store, self.app.parts.settings, Routing())
+        await self.store.call(run_dispatch_cycle, self.store, self.app.context.settings, Routing())
 
     async def records(self) -> list[Metadata]:
         return list(reversed(await self.app.executions.list()))
@@ -49,7 +49,7 @@ class Station:
 @pytest.fixture
 async def station(url: str) -> AsyncGenerator[Station]:
     app = Trax(url, local_worker_count=4, max_active_jobs=None)
-    yield Station(app, await app.parts.store.open())
+    yield Station(app, await app.context.store.open())
     app.close()
 
 

@@ -45,7 +45,7 @@ class Yard:
         return list(reversed(await self.h.app.executions.list()))
 
     async def workers(self) -> list[int]:
-        store = await self.h.app.parts.store.open()
+        store = await self.h.app.context.store.open()
         return [each.id for each in await store.ask(workers.load_list)]
 
 
@@ -58,8 +58,8 @@ async def yard(url: str) -> AsyncGenerator[Yard]:
 
     app.train(retry=Retry(max_retries=2, delay=timedelta(0)), timeout=timedelta(days=9))(work)
     async with Harness(app) as h:
-        store = await app.parts.store.open()
-        worker = await Worker.start(app.parts, store, clock=partial(_seconds, h))
+        store = await app.context.store.open()
+        worker = await Worker.start(app.context, store, clock=partial(_seconds, h))
         yards = [Yard(h, worker)]
         yield yards[0]
         await worker.drain(0)
@@ -123,7 +123,7 @@ async def test_the_manifest_of_a_lost_run_is_tried_again_under_its_policy(url: s
 
     app.schedule(work, "daily", "Ada", every(days=1), retry=Retry(max_retries=3, delay=timedelta(minutes=5)))
     async with Harness(app) as h:
-        worker = await Worker.start(app.parts, await app.parts.store.open())
+        worker = await Worker.start(app.context, await app.context.store.open())
         await h.cycle("manifest_manager")
         await h.cycle("job_dispatcher")
         await worker.claim()

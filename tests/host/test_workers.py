@@ -26,8 +26,8 @@ async def h(url: str) -> AsyncGenerator[Harness]:
 
 
 async def test_a_worker_is_shown_with_its_place_and_its_slots(h: Harness) -> None:
-    store = await h.app.parts.store.open()
-    worker = await Worker.start(h.app.parts, store, slots=4, dispatches=True)
+    store = await h.app.context.store.open()
+    worker = await Worker.start(h.app.context, store, slots=4, dispatches=True)
 
     (seen,) = await h.app.workers.list()
 
@@ -59,8 +59,8 @@ async def test_a_worker_is_shown_with_what_it_runs(h: Harness) -> None:
 
 
 async def test_a_worker_that_fell_silent_is_lost(h: Harness) -> None:
-    store = await h.app.parts.store.open()
-    await Worker.start(h.app.parts, store, slots=1)
+    store = await h.app.context.store.open()
+    await Worker.start(h.app.context, store, slots=1)
     await h.advance(seconds=21)
 
     (seen,) = await h.app.workers.list()

@@ -29,7 +29,7 @@ class Railway(Harness):
 
     @property
     def store(self) -> Store:
-        return self.app.parts.store.open_blocking()
+        return self.app.context.store.open_blocking()
 
     @property
     def priorities(self) -> dict[str, int]:
@@ -133,7 +133,7 @@ async def test_who_begins_after_the_change_does_not_prolong_it(railway: Railway,
 
 
 async def test_the_managers_loop_applies_it(railway: Railway, callers: Engine) -> None:
-    loop = loops.manager(railway.app.parts, railway.store)
+    loop = loops.manager(railway.app.context, railway.store)
     with callers.connect() as lent:
         railway.app.sync.queue("greet", "lent", connection=lent)
         await railway.app.groups.update("mail", priority=20)

@@ -68,7 +68,7 @@ async def test_a_job_still_runs_and_the_worker_beats_while_ten_callers_wait_for_
             ]
             await asyncio.to_thread(until, lambda: watching.execute(WAITING).scalar_one() == CALLERS)
 
-            store = other.parts.store.open_blocking()
+            store = other.context.store.open_blocking()
             beaten_at = store.read(last_beat)
             entry = await other.queue("greet", "Grace")
             ended = await entry.wait()

@@ -35,7 +35,7 @@ FIVE_MINUTES = every(minutes=5)
 
 
 def cycle(h: Yard) -> Callable[[Connection], Any]:
-    return lambda connection: run_manager_cycle(connection, h.store, h.app.parts.settings, ManagerInput())
+    return lambda connection: run_manager_cycle(connection, h.store, h.app.context.settings, ManagerInput())
 
 
 def ending(h: Yard, external_id: str, run: int, kind: ResultKind) -> Callable[[Connection], None]:
@@ -49,7 +49,7 @@ def ending(h: Yard, external_id: str, run: int, kind: ResultKind) -> Callable[[C
         ended = update(metadata).where(metadata.c.id == run).values(state=state, ended_at=h.now, **failure)
         connection.execute(ended)
         result = run_result(run, state, kind=kind, manifest_id=manifest_id)
-        apply_results(connection, [result], h.app.parts.settings, now=h.now)
+        apply_results(connection, [result], h.app.context.settings, now=h.now)
 
     return finish
 
@@ -170,7 +170,7 @@ async def test_the_end_of_a_run_locks_dependents_in_the_order_of_their_ids(
         ends = [run_result(one, manifest_id=one) for one in (last, parent)]
 
         finishing = threads.submit(
-            h.store.run, lambda connection: apply_results(connection, ends, h.app.parts.settings, now=TEN)
+            h.store.run, lambda connection: apply_results(connection, ends, h.app.context.settings, now=TEN)
         )
         someone_waits(h)
 
@@ -193,7 +193,7 @@ async def test_two_runs_that_wake_the_same_dormant_dependent_write_one_entry(
 
     def waking(*names: str) -> Callable[[Connection], int]:
         wanted = [(name, '"now"') for name in names]
-        settings = h.app.parts.settings
+        settings = h.app.context.settings
         return lambda connection: trigger.activate(connection, "scan", wanted, settings, force=False, now=TEN)
 
     async with h:

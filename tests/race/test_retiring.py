@@ -64,7 +64,7 @@ async def requeueing_its_letter(h: Yard) -> Work:
 async def waking_it(h: Yard) -> Work:
     parent = await h.app.manifests.schedule(h.job, "scan", "scan", FIVE_MINUTES)
     h.change_manifest("load", schedule_type="dormant_dependent", depends_on_id=parent.id)
-    wanted, settings = [("load", "1")], h.app.parts.settings
+    wanted, settings = [("load", "1")], h.app.context.settings
     return lambda connection: trigger.activate(connection, "scan", wanted, settings, force=True, now=h.now)
 
 
@@ -122,7 +122,7 @@ async def test_a_retirement_waits_for_a_manager_and_withdraws_what_that_wrote(
         holder = Held(h, threads, lambda connection: lock(connection, [manifest_id]))
         managing = threads.submit(
             h.store.run,
-            lambda connection: run_manager_cycle(connection, h.store, h.app.parts.settings, ManagerInput()),
+            lambda connection: run_manager_cycle(connection, h.store, h.app.context.settings, ManagerInput()),
         )
         someone_waits(h)
 
@@ -137,7 +137,7 @@ async def test_a_retirement_waits_for_a_manager_and_withdraws_what_that_wrote(
 
 
 def admitting(h: Yard) -> Work:
-    return lambda connection: run_dispatch_cycle(connection, h.store, h.app.parts.settings, Routing())
+    return lambda connection: run_dispatch_cycle(connection, h.store, h.app.context.settings, Routing())
 
 
 def runs_of(h: Yard, manifest_id: int) -> int:
@@ -198,7 +198,7 @@ async def test_a_start_that_changes_a_manifest_leaves_what_others_change_meanwhi
 ) -> None:
     code = Declarations()
     code.schedule(h.job, "load", "load", FIVE_MINUTES, max_retries=7, timeout=timedelta(minutes=1))
-    settings = h.app.parts.settings
+    settings = h.app.context.settings
 
     async with h:
         operator = Held(h, threads, disabling)
@@ -220,7 +220,7 @@ async def test_a_start_leaves_the_moment_that_the_end_of_a_run_sets_meanwhile(
 ) -> None:
     code = Declarations()
     code.schedule(h.job, "load", "load", FIVE_MINUTES, max_retries=1, priority=9)
-    settings = h.app.parts.settings
+    settings = h.app.context.settings
 
     async with h:
         ending = Held(h, threads, planning_its_next_run)

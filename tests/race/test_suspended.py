@@ -51,8 +51,8 @@ async def test_the_gate_of_a_suspended_process_is_opened_for_the_others(
 
     async with Harness(app) as h:
         await app.queue(work, 1)
-        store = await app.parts.store.open()
-        rescue = loops.session_reaper(app.parts, store)
+        store = await app.context.store.open()
+        rescue = loops.session_reaper(app.context, store)
 
         async with asyncio.timeout(30):
             while store.read(is_there, suspended):

@@ -36,7 +36,7 @@ def app_on(url: str) -> Trax:
     def greet(name: str) -> str:
         return name
 
-    app.parts.store.open_blocking()
+    app.context.store.open_blocking()
     return app
 
 
@@ -106,7 +106,7 @@ def test_a_key_that_another_caller_has_released_meanwhile_is_still_known(
     """A rerun of the ended job asks for it."""
     with closing(app_on(postgres_url)) as app, closing(app_on(postgres_url)) as other:
         ended = app.sync.queue("greet", "Ada", unique="ada")
-        store = app.parts.store.open_blocking()
+        store = app.context.store.open_blocking()
         store.run(requeue.withdraw, [ended.id])
         release, found = work_queue.release_key, list[int]()
 

@@ -33,16 +33,16 @@ class Railway(Harness):
 
     @property
     def store(self) -> Store:
-        return self.app.parts.store.open_blocking()
+        return self.app.context.store.open_blocking()
 
     def gate(self, connection: Connection) -> Any:
-        return dispatch_now(connection, self.store, self.app.parts)
+        return dispatch_now(connection, self.store, self.app.context)
 
     def withdraw(self, *ids: int) -> Callable[[Connection], list[int]]:
-        return lambda connection: withdraw(connection, ids, self.app.parts.settings, now=self.now)
+        return lambda connection: withdraw(connection, ids, self.app.context.settings, now=self.now)
 
     def cancel(self, *ids: int) -> Callable[[Connection], list[int]]:
-        return lambda connection: cancel_runs(connection, ids, self.app.parts.settings, now=self.now)
+        return lambda connection: cancel_runs(connection, ids, self.app.context.settings, now=self.now)
 
     def claim(self, connection: Connection) -> list[int]:
         taker = claim.ClaimRequest(1, "box", 10, frozenset({"greet"}))

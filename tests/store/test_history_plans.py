@@ -40,7 +40,7 @@ async def test_each_run_is_read_with_its_entry_alone(postgres_url: str) -> None:
         await app.queue_many(greet, ["Ada"] * JOBS)
         await h.run_until_idle()
 
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         read = rows_read(store, load_by_nested_loops)
         of_entries = rows_read(store, load_entries_by_nested_loops)
 

@@ -147,7 +147,7 @@ async def test_a_process_that_is_to_end_waits_for_no_long_answer(
 ) -> None:
     monkeypatch.setattr(store_module, "LAST_SECONDS", 0.2)
     app = Trax(proxy.url, database_statement_timeout=None)
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     proxy.is_black_hole = True
     asking = asyncio.create_task(store.ask(work_queue.get, 1))
     await asyncio.sleep(0)
@@ -212,7 +212,7 @@ def test_nothing_of_it_is_left_in_a_session_that_a_pooler_shares(postgres_url: s
 def test_the_settings_of_an_app_count(postgres_url: str) -> None:
     app = Trax(postgres_url, database_connect_timeout=3, database_network_timeout=6)
     with closing(app):
-        assert app.parts.store.open_blocking().timeouts == Timeouts(3, 6, 60)
+        assert app.context.store.open_blocking().timeouts == Timeouts(3, 6, 60)
     with pytest.raises(InvalidSetting, match="database_connect_timeout"):
         Trax(postgres_url, database_connect_timeout=0.5)
     with pytest.raises(InvalidSetting, match="database_network_timeout"):

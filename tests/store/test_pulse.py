@@ -33,7 +33,7 @@ class Watched:
         self._last: ChangeMarks | None = None
 
     async def look(self) -> frozenset[ChangeTag]:
-        store = await self.app.parts.store.open()
+        store = await self.app.context.store.open()
         before, self._last = self._last, await store.ask(status.read_change_marks)
         return find_changes(before, self._last)
 

@@ -51,7 +51,7 @@ async def are_handed_over(yard: ScenarioHarness, count: int) -> bool:
         submitted_at = tables(connection).metadata.c.submitted_at
         return connection.execute(select(func.count(submitted_at))).scalar_one()
 
-    store = await yard.app.parts.store.open()
+    store = await yard.app.context.store.open()
     return await store.ask(handed_over) == count
 
 

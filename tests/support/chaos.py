@@ -108,7 +108,7 @@ class Town:
 
     @property
     def store(self) -> Store:
-        return self._client.parts.store.open_blocking()
+        return self._client.context.store.open_blocking()
 
     def forget(self) -> None:
         """Let go of our own connections: they are dead when the server has stopped."""

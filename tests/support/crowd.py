@@ -56,7 +56,7 @@ class Crowd:
         try:
             with running(self.folder, self.url, commands) as fleet:
                 await self._queue(client, fleet)
-            store = await client.parts.store.open()
+            store = await client.context.store.open()
             self.admitted, self.ran = store.read(recorded), logged(self.folder)
             assert_limits_are_known(assert_clean_store(store), self.groups)
         finally:
@@ -67,7 +67,7 @@ class Crowd:
         async def note(job: tuple[str, int]) -> None:
             raise AssertionError(f"{job} is for the others")
 
-        store = await client.parts.store.open()
+        store = await client.context.store.open()
 
         def wait_until(condition: Callable[[Connection], bool]) -> None:
             until(lambda: fleet.check() or store.read(condition), within_seconds=90)

@@ -105,7 +105,7 @@ async def populate(url: str) -> None:
         await h.cycle("totals")
         await app.queue("edited", ORDER, group="edited")
         await h.cycle("job_dispatcher")
-        store = await app.parts.store.open()
+        store = await app.context.store.open()
         await store.call(_add_workers)
         await app.queue_many("edited", [ORDER, ORDER], group="edited")
         await h.cycle("job_dispatcher")

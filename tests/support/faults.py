@@ -88,9 +88,9 @@ class Site:
         self.now = START
         self._proxy = proxy
         self.app = Trax(url, max_active_jobs=LIMIT, default_retry_delay=timedelta(minutes=1))
-        self.app.parts.store.clock = lambda: self.now
-        self.app.parts.heartbeat.is_manual = True
-        self.store = self.app.parts.store.open_blocking()
+        self.app.context.store.clock = lambda: self.now
+        self.app.context.heartbeat.is_manual = True
+        self.store = self.app.context.store.open_blocking()
         self.train = self.app.train("work", junction(_work))
         self._loop = asyncio.Runner()
 
@@ -113,7 +113,7 @@ class Site:
         self._unwritten: list[RunResult] = []
         self._has_lost_claims = False
         gate: Any = self.store.engine_lane if self._proxy else self.store
-        self._dispatcher = Dispatcher(self.app.parts, gate, self, self, fleets=self.fleets)
+        self._dispatcher = Dispatcher(self.app.context, gate, self, self, fleets=self.fleets)
 
     def do(self, verb: Coroutine[Any, Any, T]) -> T:
         return self._loop.run(verb)
@@ -122,7 +122,7 @@ class Site:
 
     def deploy(self, names: Iterable[str]) -> None:
         """Start a server whose code declares these. What it does not declare any more is removed."""
-        code, wanted = Declarations(self.app.parts.parameters.input_codec), set(names)
+        code, wanted = Declarations(self.app.context.parameters.input_codec), set(names)
         group = code.group("etl", max_active_jobs=GROUP_LIMIT)  # always: its limit is checked from the start
         work, nothing = self.train, Nothing()
         retry = Retry(max_retries=2, delay=timedelta(minutes=1))
@@ -140,7 +140,7 @@ class Site:
                 chain.include(work, "child", nothing)
             if "sleeper" in wanted:
                 chain.include_many(work, "sleeper", [Item("1", nothing)], dormant=True)
-        self.do(start(self.store, code.timetable(), self.app.parts.settings))
+        self.do(start(self.store, code.timetable(), self.app.context.settings))
 
     @contextmanager
     def fault(self, fault: Fault | None) -> Generator[None]:
@@ -159,7 +159,7 @@ class Site:
     def queue(self, train: str, *, unique: str | None, group: str | None, minutes: int) -> None:
         delay = timedelta(minutes=minutes) if minutes else None
         how: Any = {"unique": unique, "group": group, "delay": delay}
-        self.accepted.add(self.do(enqueue_without_code(self.app.parts, train, {}, how)).id)
+        self.accepted.add(self.do(enqueue_without_code(self.app.context, train, {}, how)).id)
 
     def act(self, verb: Coroutine[Any, Any, Any]) -> None:
         """What an operator does; a refusal is an answer, too."""
@@ -174,7 +174,7 @@ class Site:
             external_id=held.external_id,
             train="work",
             manifest=held.manifest,
-            activator=self.app.parts.activator,
+            activator=self.app.context.activator,
         )
         self.act(run.activate("sleeper-1", Nothing()))
 
@@ -195,7 +195,7 @@ class Site:
         turn, self.turns = ManagerInput(self.turns, self.watch, self.fleets), self.turns + 1
         self._write()
         self._return_orphans()
-        managed = self.store.run(manage_now, self.store, self.app.parts, turn)
+        managed = self.store.run(manage_now, self.store, self.app.context, turn)
         assert managed is not None
         dispatched = self._dispatch()
         return managed.has_changes or managed.run_again or dispatched.has_changes or dispatched.run_again
@@ -204,7 +204,7 @@ class Site:
         """A visit of this server: as one with a worker of its own, or as a scheduler alone."""
         if self.claims_at_gate and "work" in self.takers:
             return self.do(self._dispatcher.visit(writes_results=self.has_plain_results))
-        return self.store.run(dispatch_now, self.store, self.app.parts, None, self.fleets)
+        return self.store.run(dispatch_now, self.store, self.app.context, None, self.fleets)
 
     # what the dispatcher sees of its loop and of its worker
 
@@ -237,7 +237,7 @@ class Site:
     def _write(self) -> None:
         """Write the results that are left, unless the next visit does it."""
         if self._unwritten and not (self.claims_at_gate and self.has_plain_results):
-            self.store.run(finish, self._unwritten, self.app.parts.settings, store=self.store)
+            self.store.run(finish, self._unwritten, self.app.context.settings, store=self.store)
             self._unwritten = []
 
     def _return_orphans(self) -> None:
@@ -302,7 +302,7 @@ class Site:
     def _register(self, train: str) -> int:
         is_ours = train == "work"
         row = {"kind": "worker", "concurrency": 4, "trains": json.dumps([train]), "dispatches": is_ours}
-        return self.store.run(self.app.parts.heartbeat.register, self.store, row)
+        return self.store.run(self.app.context.heartbeat.register, self.store, row)
 
     # the promises
 
@@ -317,7 +317,7 @@ class Site:
     def check_at_rest(self) -> None:
         self.settle()
         self.check()
-        silent = self.store.run(repair_silent_manifests, self.app.parts.settings, now=self.now)
+        silent = self.store.run(repair_silent_manifests, self.app.context.settings, now=self.now)
         assert silent == [], f"{silent} would never have run again"
 
     def _nothing_is_lost(self, seen: Seen) -> None:

@@ -39,7 +39,7 @@ class Yard(Harness):
 
     @property
     def store(self) -> Store:
-        return self.app.parts.store.open_blocking()
+        return self.app.context.store.open_blocking()
 
     def _told(self) -> Callable[[str], Awaitable[str]]:
         async def job(value: str) -> str:

@@ -59,14 +59,14 @@ class Railway(Trax):
 
 async def deploy(h: Harness, code: Trax) -> SeedPlan:
     """Start another version of the code on the same database."""
-    parts = code.parts
-    store = await h.app.parts.store.open()
-    return await start(store, parts.declarations.timetable(), parts.settings, app=parts.name)
+    context = code.context
+    store = await h.app.context.store.open()
+    return await start(store, context.declarations.timetable(), context.settings, app=context.name)
 
 
 async def rows(h: Harness, table: str) -> list[dict[str, Any]]:
     """All rows of a table, in the order they were written."""
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
     return await store.ask(_rows, table)
 
 
@@ -78,13 +78,13 @@ async def row(h: Harness, external_id: str) -> dict[str, Any]:
 
 async def insert(h: Harness, table: str, **values: Any) -> int:
     """Write a row as it is, and give its id."""
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
     return await store.call(_insert, table, values)
 
 
 async def queued(h: Harness, manifest: str | None = None) -> list[WorkQueueEntry]:
     """The entries that wait, oldest first."""
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
     listed = await store.ask(listing.entries, status=work_queue.QueueStatus.QUEUED, manifest=manifest)
     return listed[::-1]
 
@@ -136,5 +136,5 @@ async def register_server(
         "app": name,
         "declares": declares,
     }
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     return await store.call(workers.register, columns, now=now)

@@ -32,8 +32,8 @@ from trax.store.dialect import take_gate_lock
 from trax.store.queue import parking, requeue, work_queue
 from trax.store.runs import metadata
 from trax.store.url import parse_url
+from trax.worker.app_context import ANY_WORK
 from trax.worker.dispatcher import Dispatcher
-from trax.worker.parts import ANY_WORK
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -148,16 +148,16 @@ class GateServer:
         self.app = Trax(url, **base)
         for name in trains:
             self.app.train(name, junction(_work), exclude_from_max_active_jobs=name == "free")
-        parts = self.app.parts
-        parts.store.clock = lambda: world.now
-        parts.heartbeat.is_manual = True
-        self.store = parts.store.open_blocking().engine_lane
-        row = {"kind": "worker", "concurrency": 50, "dispatches": True, **ANY_WORK.worker_columns(parts)}
-        self.worker_id = self.store.run(parts.heartbeat.register, self.store, row)
+        context = self.app.context
+        context.store.clock = lambda: world.now
+        context.heartbeat.is_manual = True
+        self.store = context.store.open_blocking().engine_lane
+        row = {"kind": "worker", "concurrency": 50, "dispatches": True, **ANY_WORK.worker_columns(context)}
+        self.worker_id = self.store.run(context.heartbeat.register, self.store, row)
         self.slots = 1
         self.results: list[RunResult] = []
         self.has_enough_backlog = False
-        self.dispatcher = Dispatcher(parts, self.store, Requested(), self)
+        self.dispatcher = Dispatcher(context, self.store, Requested(), self)
 
     @property
     def has_plain_results(self) -> bool:
@@ -166,7 +166,7 @@ class GateServer:
     def request(self) -> ClaimRequest:
         cpu_slots = self.slots
         return ANY_WORK.claim_request(
-            self.app.parts, worker_id=self.worker_id, slots=self.slots, cpu_slots=cpu_slots
+            self.app.context, worker_id=self.worker_id, slots=self.slots, cpu_slots=cpu_slots
         )
 
     async def dispatch_and_claim(
@@ -265,7 +265,7 @@ class GateWorld:
         with self._callers.connect() as connection:
             expected = self._expected_in(connection, server)
         if not server.results and self.random.random() < 0.4:
-            routing, request = server.app.parts.routing, server.request()
+            routing, request = server.app.context.routing, server.request()
             decided = preview(self.store, server.base, routing, request).entry_ids
             assert decided == expected, f"a deciding visit admits {decided}, and {expected} could start"
         return expected
@@ -501,10 +501,10 @@ class GateWorld:
         if self._elsewhere:
             self.store.run(workers.remove, self._elsewhere.pop())
             return
-        parts = self.servers[0].app.parts
+        context = self.servers[0].app.context
         row = {"kind": "worker", "concurrency": self.random.choice([1, 5]), "dispatches": False}
-        row |= ANY_WORK.worker_columns(parts)
-        self._elsewhere.append(self.store.run(parts.heartbeat.register, self.store, row))
+        row |= ANY_WORK.worker_columns(context)
+        self._elsewhere.append(self.store.run(context.heartbeat.register, self.store, row))
 
     def _leave_pending(self) -> None:
         """Runs that were admitted for a worker elsewhere, and that nobody has claimed."""

@@ -25,7 +25,7 @@ class Listener:
         self.tracers = TracerProvider(shutdown_on_exit=False)
         self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
         meters = MeterProvider([self._reader], shutdown_on_exit=False)
-        app.parts.telemetry.use(self.tracers, meters)
+        app.context.telemetry.use(self.tracers, meters)
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:

@@ -49,7 +49,7 @@ class Past:
 
     @property
     def store(self) -> Store:
-        return self.app.parts.store.open_blocking()
+        return self.app.context.store.open_blocking()
 
     async def found(self, **period: Any) -> Verification:
         return await self.app.verify(**period)
@@ -109,13 +109,13 @@ def add_server(app: Trax, harness: Harness) -> int:
 
 def add_worker(app: Trax, harness: Harness) -> int:
     """Register a worker that has run for an hour, and that accepts the trains of the app; returns its id."""
-    trains = json.dumps(sorted(app.parts.trains.names_and_aliases))
+    trains = json.dumps(sorted(app.context.trains.names_and_aliases))
     return _add(app, harness, {"kind": WorkerKind.WORKER, "concurrency": 4, "trains": trains})
 
 
 def _add(app: Trax, harness: Harness, row: dict[str, Any]) -> int:
-    store = app.parts.store.open_blocking()
-    server_id = store.run(app.parts.heartbeat.register, store, row)
+    store = app.context.store.open_blocking()
+    server_id = store.run(app.context.heartbeat.register, store, row)
 
     def age(connection: Connection) -> None:
         worker = tables(connection).worker

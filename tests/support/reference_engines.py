@@ -79,17 +79,17 @@ class Struck:
     def __init__(self, app: Trax, receiver: Receiver, mail: Path, finishing: worker_loops.Loop) -> None:
         self._app = app
         self._receiver = receiver
-        self._loops = [finishing, worker_loops.heartbeat(app.parts, receiver)]
-        self._forget = app.parts.events.listen(Topic.ENDED, finishing.wake)
+        self._loops = [finishing, worker_loops.heartbeat(app.context, receiver)]
+        self._forget = app.context.events.listen(Topic.ENDED, finishing.wake)
         self._reading = asyncio.create_task(self._read(mail))
         self._tasks = [asyncio.create_task(loop.run()) for loop in self._loops]
 
     @classmethod
     async def started(cls, site: Workspace, mail: Path) -> Struck:
         app = site.app()
-        store = await app.parts.store.open()
-        receiver = await Receiver.start(app.parts, store, 20)
-        return cls(app, receiver, mail, worker_loops.finisher(app.parts, store, receiver))
+        store = await app.context.store.open()
+        receiver = await Receiver.start(app.context, store, 20)
+        return cls(app, receiver, mail, worker_loops.finisher(app.context, store, receiver))
 
     async def end(self) -> None:
         await self._no_more_letters()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trax.settings import Settings
     from trax.store.runs.claim import Claimed
     from trax.train import Train
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 SECOND: Final = timedelta(seconds=1)
 MINUTE: Final = timedelta(minutes=1)
@@ -126,7 +126,7 @@ class Code:
             options: Any = {**plan.options, "group": plan.group}
             if plan.renamed_from is not None:
                 options["renamed_from"] = plan.renamed_from
-            declarations = app.parts.declarations
+            declarations = app.context.declarations
             if plan.kind in DEPENDENT:
                 declarations.after(str(plan.parent)).then_include(train, name, Nothing(), **options)
             elif plan.kind == "once":
@@ -138,7 +138,7 @@ class Code:
                 app.schedule(
                     train, name, Nothing(), every(minutes=plan.minutes, anchored=anchored), **options
                 )
-        return app.parts.declarations.timetable()
+        return app.context.declarations.timetable()
 
     def _draw_plan(self) -> Plan:
         random = self.random
@@ -197,10 +197,10 @@ class Code:
         return gone
 
 
-def build_server_parts(code: Code, settings: Settings, *, has_rare: bool) -> tuple[Parts, Timetable]:
+def build_server_context(code: Code, settings: Settings, *, has_rare: bool) -> tuple[AppContext, Timetable]:
     """What a process with this code has in memory when it starts."""
     app, trains = build_app(settings, has_rare=has_rare)
-    return app.parts, code.declare(app, trains)
+    return app.context, code.declare(app, trains)
 
 
 def build_app(settings: Settings, *, has_rare: bool = True) -> tuple[Trax, dict[str, Train[Any, Any]]]:

@@ -11,7 +11,7 @@ from tests.support.simulated_code import GROUPS, MINUTE, SECOND, TRAINS, Nothing
 from trax import Item, every
 from trax.errors import TraxError
 from trax.train.context import Run
-from trax.worker.parts import ManifestActivator
+from trax.worker.app_context import ManifestActivator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -75,9 +75,9 @@ class Operators:
         self._random = world.random
         self.app, self.trains = build_app(world.settings)
         shared: Any = SharedStore(world.simulation.store)
-        parts = self.app.parts
-        activator = ManifestActivator(shared, parts.trains, parts.parameters, parts.live)
-        self.app.parts = replace(parts, store=shared, activator=activator)
+        context = self.app.context
+        activator = ManifestActivator(shared, context.trains, context.parameters, context.live)
+        self.app.context = replace(context, store=shared, activator=activator)
         self._next_acts: list[str] = []
         self._scheduled: list[str] = []
         """The manifests that were scheduled at run time."""
@@ -223,7 +223,7 @@ class Operators:
             wanted, is_forced = [(name, Nothing()) for name in names], self._random.random() < 0.5
 
             def activate() -> None:
-                self._do("activate", self.app.parts.activator(run, wanted, force=is_forced))
+                self._do("activate", self.app.context.activator(run, wanted, force=is_forced))
 
             self._world.simulation.after(seconds / 2 * SECOND, activate, server)
 

@@ -178,7 +178,7 @@ class Promises(Observer):
 
     def note_stop(self, server: VirtualServer) -> None:
         """A server was asked to stop, and was not before."""
-        grace = server.parts.settings.shutdown_timeout / server.clock_rate
+        grace = server.context.settings.shutdown_timeout / server.clock_rate
         stop = Stop(self.simulation.now + grace, server.worker_id, frozenset(server.runs))
         self._stops.setdefault(server.name, stop)
 

@@ -17,7 +17,7 @@ from tests.support.simulated_code import (
     SECOND,
     Code,
     DrawnWork,
-    build_server_parts,
+    build_server_context,
 )
 from tests.support.simulated_operators import Operators
 from tests.support.simulated_postgresql import PostgresqlSimulation
@@ -254,11 +254,11 @@ class World:
     def _start_server(self, role: Role) -> None:
         self._names += 1
         random = self.random
-        parts, timetable = build_server_parts(self.code, self.settings, has_rare=random.random() < 0.5)
+        context, timetable = build_server_context(self.code, self.settings, has_rare=random.random() < 0.5)
         server = VirtualServer(
             self.simulation,
             f"server-{self._names}",
-            parts,
+            context,
             timetable,
             self.work,
             role=role,

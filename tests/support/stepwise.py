@@ -80,9 +80,9 @@ class Engine:
             dependent_priority_boost=BOOST,
             local_worker_count=1,
         )
-        self.app.parts.store.clock = lambda: self.now
-        self.store = self.app.parts.store.open_blocking()
-        self.settings = self.app.parts.settings
+        self.app.context.store.clock = lambda: self.now
+        self.store = self.app.context.store.open_blocking()
+        self.settings = self.app.context.settings
         self.train = self.app.train("work", junction(_work))
         self._loop = asyncio.Runner()
         self._turns = 0
@@ -116,7 +116,7 @@ class Engine:
 
     def restart(self, plans: Mapping[str, Plan], opened_groups: Sequence[str]) -> None:
         """Start a server whose code declares these, and says of these groups that they are enabled."""
-        code = Declarations(self.app.parts.parameters.input_codec)
+        code = Declarations(self.app.context.parameters.input_codec)
         for name in opened_groups:
             code.group(name, enabled=True)
         for name, plan in plans.items():

@@ -235,7 +235,7 @@ async def test_a_database_that_is_gone_is_said_so(web: FastAPI, monkeypatch: pyt
     def gone() -> None:
         raise StoreUnavailable("cannot reach postgresql://secret@db")
 
-    monkeypatch.setattr(web.state.context.app.parts.store, "open", gone)
+    monkeypatch.setattr(web.state.context.app.context.store, "open", gone)
     async with browser(web, token=OPERATOR) as program:
         health, alive = await program.get("/health"), await program.get("/health/live")
 

@@ -460,7 +460,7 @@ async def test_the_lines_of_a_run_are_paged_in_both_directions(room: WebApp) -> 
 
     done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
     await room.harness.cycle("run_log")
-    store = await room.app.parts.store.open()
+    store = await room.app.context.store.open()
     (line,) = await room.app.executions.logs(done["id"])
     values = {each.name: getattr(line, each.name) for each in fields(NewLogLine)}
     await store.call(run_log.add, [NewLogLine(**values) for _ in range(4)])
@@ -476,9 +476,9 @@ async def test_the_lines_of_a_run_are_paged_in_both_directions(room: WebApp) -> 
 
 async def test_without_the_apps_code_a_train_is_queued_by_its_name(url: str) -> None:
     async with web_app(url, app=Trax(url)) as room:
-        store = await room.app.parts.store.open()
+        store = await room.app.context.store.open()
         row = {"plain_fields": '{"elsewhere": null}', "kind": "worker"}
-        await store.call(room.app.parts.heartbeat.register, store, row)
+        await store.call(room.app.context.heartbeat.register, store, row)
         entry = await room.post("/trains/elsewhere/queue", {"input": {"any": "thing"}}, status=201)
         refused = await room.post("/trains/elsewhere/run", {"input": {}}, status=409)
 

@@ -130,7 +130,7 @@ async def test_how_long_runs_took_here_is_told_in_buckets(url: str) -> None:
         await room.app.queue_many("serve_coffee", [{"customer": "Eve"}] * 3)
         await room.harness.run_until_idle()
         await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
-        done = room.app.parts.counters
+        done = room.app.context.counters
         done.count_run("slow", 7.0)
         done.count_run("slow", 7_200.0, waited_seconds=0.2)
 

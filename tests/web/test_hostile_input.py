@@ -403,7 +403,7 @@ async def test_what_is_wrong_is_told_without_marks_of_direction(room: WebApp) ->
 async def test_half_of_a_pair_in_a_row_is_shown_as_a_question_mark(room: WebApp) -> None:
     """Written by somebody who had no code to check it; its worker refuses it, and people look at it."""
     value = {"customer": "a\ud800b"}
-    (entry,) = await Enqueuer(room.app.parts).enqueue("serve_coffee", [value], {}, has_code=False)
+    (entry,) = await Enqueuer(room.app.context).enqueue("serve_coffee", [value], {}, has_code=False)
 
     shown = [(await room.get(f"/queue/{entry.id}"))["input"]]
     await room.harness.run_until_idle()

@@ -70,15 +70,15 @@ async def enter(web: FastAPI, name: str = "olga", password: str = PASSWORD) -> i
 
 
 async def stored(app: Trax) -> dict[str, StoredPassword]:
-    store = await app.parts.store.open()
-    return {row.user: row for row in await store.ask(rows.load_passwords, app=app.parts.name)}
+    store = await app.context.store.open()
+    return {row.user: row for row in await store.ask(rows.load_passwords, app=app.context.name)}
 
 
 async def execute(app: Trax, statement: str) -> None:
     def run(connection: Connection) -> None:
         connection.execute(text(statement.format(table=tables(connection).web_password.fullname)))
 
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     await store.call(run)
 
 
@@ -186,13 +186,13 @@ async def test_a_row_that_somebody_wrote_into_the_table_lets_nobody_in(
     await enter(web, "vera", "hers")
     true = await stored(h.app)
     forged = hash_password(WRONG, cost_log2=TODAY)
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
 
     for row in (
         StoredPassword("olga", forged, true["olga"].proof),
         StoredPassword("olga", true["vera"].hash, true["vera"].proof),
     ):
-        await store.call(rows.write_password, row, app=h.app.parts.name, now=NOON)
+        await store.call(rows.write_password, row, app=h.app.context.name, now=NOON)
         assert [await enter(web, password=word) for word in (WRONG, "hers")] == [401, 401]
         assert checked[-1] == OLD
 

@@ -214,10 +214,10 @@ async def test_no_form_and_no_schema_shows_the_default_of_a_secret(url: str) -> 
 async def test_a_dashboard_without_the_app_stores_no_secret_in_plain_text(url: str, tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/kept.db" if url == "memory://" else url
     async with desk(address) as at:
-        bare, parts = Trax(address), at.app.parts
-        store = await parts.store.open()
-        row = {"plain_fields": parts.plain_fields_json, "kind": "worker"}
-        await store.call(parts.heartbeat.register, store, row)
+        bare, context = Trax(address), at.app.context
+        store = await context.store.open()
+        row = {"plain_fields": context.plain_fields_json, "kind": "worker"}
+        await store.call(context.heartbeat.register, store, row)
         async with browser(create(bare, access=Access(allow_anonymous=True))) as client:
             body = {"input": {"iban": PLAIN, "user": "eve"}}
             known = await client.post("/api/v1/trains/enter/queue", json=body)

@@ -76,7 +76,7 @@ async def test_a_dashboard_that_stands_still_delays_neither_a_job_nor_a_beat(app
         (worker,) = await app.workers.list()
 
         def beaten_at() -> float:
-            return app.parts.heartbeat.last_heartbeat_at(worker.worker.id) or 0.0
+            return app.context.heartbeat.last_heartbeat_at(worker.worker.id) or 0.0
 
         async with httpx2.AsyncClient(base_url=address, timeout=60) as client:
             asking = asyncio.create_task(client.get("/"))
@@ -186,12 +186,12 @@ def test_the_dashboard_has_connections_of_its_own(tmp_path: Path) -> None:
 
     def look() -> None:
         use_web_lane()
-        found.append(app.parts.store.open_blocking())
+        found.append(app.context.store.open_blocking())
 
     thread = threading.Thread(target=look)
     thread.start()
     thread.join()
-    callers = app.parts.store.open_blocking()
+    callers = app.context.store.open_blocking()
     engines = {id(one._engine) for one in (callers, callers.engine_lane, *found)}  # pyright: ignore[reportPrivateUsage]
     app.close()
 
@@ -216,7 +216,7 @@ async def test_pages_ask_through_the_lane_of_the_dashboard(
         httpx2.AsyncClient(timeout=30) as client,
     ):
         answer = await client.get(f"{address}/executions")
-    web = (await app.parts.store.open()).web_lane
+    web = (await app.context.store.open()).web_lane
 
     assert answer.status_code == 200
     assert lanes

@@ -176,7 +176,7 @@ async def test_a_row_that_somebody_wrote_into_the_table_lets_nobody_in(web: Fast
         address="",
         user_agent="",
     )
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
     lifetime = stored.session.expires_at - NOON
     await store.call(web_sessions.insert_session, new, now=NOON, expires_at=NOON + lifetime)
 
@@ -302,7 +302,7 @@ async def test_another_process_notices_within_seconds(
         other = h.app
     else:
         other = Trax(url)
-        other.parts.store.clock = lambda: h.now
+        other.context.store.clock = lambda: h.now
     now = [0.0]
     monkeypatch.setattr(h.app.sessions.cache, "clock", lambda: now[0])
     async with browser(web) as olga:
@@ -324,7 +324,7 @@ async def test_a_session_that_is_read_while_it_ends_is_not_remembered(
         await log_in(olga, "olga")
         (session,) = await h.app.sessions.list()
         h.app.sessions.cache.clear()
-        store = await h.app.parts.store.open()
+        store = await h.app.context.store.open()
         ask = store.ask
 
         async def ask_and_end(*given: Any, **more: Any) -> Any:
@@ -385,7 +385,7 @@ async def test_a_database_that_is_away_is_no_logout(
             raise StoreUnavailable("cannot reach it")
 
         with monkeypatch.context() as patch:
-            patch.setattr(h.app.parts.store, "open", is_away)
+            patch.setattr(h.app.context.store, "open", is_away)
             page, api, live = [await olga.get(path) for path in ("/", "/api/v1/groups", "/health/live")]
             style = await olga.get("/static/trax.css")
         after = await is_in(olga)
@@ -401,7 +401,7 @@ async def test_expired_sessions_are_deleted_by_the_cleanup(web: FastAPI, h: Harn
         await log_in(olga, "olga")
     token = await h.app.sessions.create_link()
     await h.advance(hours=13)
-    store = await h.app.parts.store.open()
+    store = await h.app.context.store.open()
 
     await h.cycle("dead_letter_cleanup")
 

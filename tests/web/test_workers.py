@@ -12,7 +12,7 @@ from tests.support.web_app import NOON, browser, railway
 from trax.testing import Harness
 from trax.web import Access, create
 from trax.web.pages import home as page
-from trax.worker.parts import WorkFilter, WorkFilterKeywords
+from trax.worker.app_context import WorkFilter, WorkFilterKeywords
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ async def watched(url: str, **settings: Any) -> AsyncGenerator[tuple[Harness, ht
 
 
 async def started(harness: Harness, **only: Unpack[WorkFilterKeywords]) -> Worker:
-    parts = harness.app.parts
-    takes = WorkFilter.parse(parts.trains, only)
-    return await Worker.start(parts, await parts.store.open(), slots=4, work_filter=takes)
+    context = harness.app.context
+    takes = WorkFilter.parse(context.trains, only)
+    return await Worker.start(context, await context.store.open(), slots=4, work_filter=takes)
 
 
 async def test_a_worker_is_shown_with_what_it_takes_its_version_and_its_place(url: str) -> None:

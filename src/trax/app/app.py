@@ -15,8 +15,8 @@ from trax.train import train as define_train
 from trax.train import train_of
 from trax.train.options import check_name
 from trax.train.train import require_train
+from trax.worker.app_context import AppContext
 from trax.worker.loop import StopSignals, run_in_loop
-from trax.worker.parts import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from trax.train.services import FactoryResult, ManagedResult
     from trax.web.access import Access
     from trax.web.limits import WebLimits
+    from trax.worker.app_context import WorkFilterKeywords
     from trax.worker.entry import QueuedEntry
     from trax.worker.loop import Loop
-    from trax.worker.parts import WorkFilterKeywords
     from trax.worker.recorded_run import Remote, RemoteExecutor
 
 In = TypeVar("In")
@@ -110,24 +110,24 @@ class Trax:
     ) -> None:
         """`name` distinguishes apps that share a database: each retires only manifests it declared itself."""
         check_name(name, "an app's name")
-        self.parts = Parts.build(choose_url(url), LiveSettings.load(settings), name)
-        """Shared parts of the app, for the processes that run it."""
-        self.trains = self.parts.trains
-        self.submitters = self.parts.submitters
+        self.context = AppContext.build(choose_url(url), LiveSettings.load(settings), name)
+        """What the resources and processes of this app share."""
+        self.trains = self.context.trains
+        self.submitters = self.context.submitters
         if submitter is not None:
             self.submitters.default = submitter
-        self.schedule = self.parts.declarations.schedule
-        self.schedule_many = self.parts.declarations.schedule_many
-        self.schedule_once = self.parts.declarations.schedule_once
-        self.group = self.parts.declarations.group
-        self.calendar = self.parts.declarations.calendar
-        self.on_queue = self.parts.hooks.on_queue
-        self.on_started = self.parts.hooks.on_started
-        self.on_completed = self.parts.hooks.on_completed
-        self.on_failed = self.parts.hooks.on_failed
-        self.on_cancelled = self.parts.hooks.on_cancelled
-        self.on_state_changed = self.parts.hooks.on_state_changed
-        self.limit_runs = self.parts.limits.set
+        self.schedule = self.context.declarations.schedule
+        self.schedule_many = self.context.declarations.schedule_many
+        self.schedule_once = self.context.declarations.schedule_once
+        self.group = self.context.declarations.group
+        self.calendar = self.context.declarations.calendar
+        self.on_queue = self.context.hooks.on_queue
+        self.on_started = self.context.hooks.on_started
+        self.on_completed = self.context.hooks.on_completed
+        self.on_failed = self.context.hooks.on_failed
+        self.on_cancelled = self.context.hooks.on_cancelled
+        self.on_state_changed = self.context.hooks.on_state_changed
+        self.limit_runs = self.context.limits.set
         self._running: ProcessDuties | None = None
         bind_to_process(self)
 
@@ -135,7 +135,7 @@ class Trax:
         """A forked process runs no role: its parent does. It may start one of its own."""
         keep_inherited(self._running)
         self._running = None
-        self.parts.telemetry.reset()
+        self.context.telemetry.reset()
 
     if not TYPE_CHECKING:  # a type checker reports it by itself
 
@@ -167,13 +167,13 @@ class Trax:
         return self._define(what, route, **options)
 
     def _define(self, name_or_function: Any, route: Any = None, **options: Any) -> Train[Any, Any]:
-        options["services"] = self.parts.services
+        options["services"] = self.context.services
         defined = (
             train_of(name_or_function, **options)
             if route is None
             else define_train(name_or_function, route, **options)
         )
-        self.parts.parameters.input_codec(defined)
+        self.context.parameters.input_codec(defined)
         self.trains.add(defined)
         if defined.options.group is not None and not self.is_running:
             self.group(defined.options.group)
@@ -187,12 +187,12 @@ class Trax:
         close: bool = True,
     ) -> None:
         """Provide the service `kind` to junctions: built by `factory`, at most once a run."""
-        self.parts.services.provide(kind, factory, close=close)
+        self.context.services.provide(kind, factory, close=close)
 
     def route(self, *trains: Train[Any, Any], to: Submitter | str) -> None:
         """Execute these trains through a submitter (or its name); "local" is Trax's own workers."""
         for train in trains:
-            self.parts.parameters.codec_of_registered(train)
+            self.context.parameters.codec_of_registered(train)
             self.submitters.route(train.name, to)
 
     def receiver(
@@ -201,7 +201,7 @@ class Trax:
         """Execute runs that a submitter handed to this process: `await receiver.claim_by_id(metadata_id)`."""
         from trax.remote.receiver import run_receiver
 
-        return run_receiver(self.parts, concurrency=concurrency, executor=executor)
+        return run_receiver(self.context, concurrency=concurrency, executor=executor)
 
     def http_endpoint(
         self, secrets: str | Mapping[str, str], **options: Unpack[EndpointKeywords]
@@ -209,73 +209,73 @@ class Trax:
         """An ASGI application that executes what `HttpWorkers` hands over. Serve it or mount it."""
         from trax.remote.http.endpoint import HttpEndpoint
 
-        return HttpEndpoint(self.parts, secrets, **options)
+        return HttpEndpoint(self.context, secrets, **options)
 
     @cached_property
     def manifests(self) -> Manifests:
         from trax.app.manifests import Manifests
 
-        return Manifests(self.parts)
+        return Manifests(self.context)
 
     @cached_property
     def groups(self) -> Groups:
         from trax.app.groups import Groups
 
-        return Groups(self.parts)
+        return Groups(self.context)
 
     @cached_property
     def work_queue(self) -> WorkQueue:
         from trax.app.work_queue import WorkQueue
 
-        return WorkQueue(self.parts)
+        return WorkQueue(self.context)
 
     @cached_property
     def executions(self) -> Executions:
         from trax.app.executions import Executions
 
-        return Executions(self.parts, self._enqueuer)
+        return Executions(self.context, self._enqueuer)
 
     @cached_property
     def dead_letters(self) -> DeadLetters:
         from trax.app.dead_letters import DeadLetters
 
-        return DeadLetters(self.parts)
+        return DeadLetters(self.context)
 
     @cached_property
     def workers(self) -> Workers:
         from trax.app.workers import Workers
 
-        return Workers(self.parts)
+        return Workers(self.context)
 
     @cached_property
     def settings(self) -> AppSettings:
         from trax.app.settings import AppSettings
 
-        return AppSettings(self.parts)
+        return AppSettings(self.context)
 
     @cached_property
     def stats(self) -> Stats:
         from trax.app.stats import Stats
 
-        return Stats(self.parts)
+        return Stats(self.context)
 
     @cached_property
     def audit(self) -> Audit:
         from trax.app.audit import Audit
 
-        return Audit(self.parts)
+        return Audit(self.context)
 
     @cached_property
     def sessions(self) -> Sessions:
         from trax.app.sessions import Sessions
 
-        return Sessions(self.parts)
+        return Sessions(self.context)
 
     @cached_property
     def logs(self) -> AppLogs:
         from trax.app.executions import AppLogs
 
-        return AppLogs(self.parts)
+        return AppLogs(self.context)
 
     @cached_property
     def sync(self) -> Sync:
@@ -287,7 +287,7 @@ class Trax:
     def _enqueuer(self) -> Enqueuer:
         from trax.app.queue import Enqueuer
 
-        return Enqueuer(self.parts)
+        return Enqueuer(self.context)
 
     @explain_call("app.run(train, input), where a train without input gets None")
     async def run(self, train: Train[In, Out], value: In, *, on: Remote | None = None) -> Out:
@@ -299,8 +299,8 @@ class Trax:
 
         require_train(train)
         if on is not None:
-            return await run_on(on, self.parts, train, value)
-        return await RecordedRun(self.parts, await self.parts.store.open(), train).run(value)
+            return await run_on(on, self.context, train, value)
+        return await RecordedRun(self.context, await self.context.store.open(), train).run(value)
 
     @explain_call("app.queue(train, input), where a train without input gets None")
     async def queue(
@@ -324,7 +324,7 @@ class Trax:
         """
         from trax.inspect.why import why
 
-        return await why(self.parts, what)
+        return await why(self.context, what)
 
     async def verify(
         self, *, since: datetime | timedelta | None = None, until: datetime | timedelta | None = None
@@ -335,8 +335,8 @@ class Trax:
 
         MOMENT_OR_AGO("since", since)
         MOMENT_OR_AGO("until", until)
-        store = await self.parts.store.open()
-        declared = self.parts.live.declared
+        store = await self.context.store.open()
+        declared = self.context.live.declared
         return await asyncio.to_thread(verify, store, since=since, until=until, declared=declared)
 
     async def __aenter__(self) -> Self:
@@ -365,9 +365,9 @@ class Trax:
         if self._running is not None:
             raise TraxError("this app is already running; an app runs one role at a time per process")
         self._running = await start_process(
-            self.parts, roles, only, concurrency=concurrency, on_progress=on_progress
+            self.context, roles, only, concurrency=concurrency, on_progress=on_progress
         )
-        self.parts.declarations.close()
+        self.context.declarations.close()
 
     @property
     def is_running(self) -> bool:
@@ -395,8 +395,8 @@ class Trax:
     async def stop(self, interrupt: asyncio.Event | None = None) -> None:
         """Drain, then close the database. Setting `interrupt` interrupts the runs still executing."""
         running, self._running = self._running, None
-        self.parts.declarations.close(is_closed=False)
-        self.parts.store.shorten_timeouts()
+        self.context.declarations.close(is_closed=False)
+        self.context.store.shorten_timeouts()
         try:
             if running is not None:
                 await running.stop(interrupt)
@@ -420,7 +420,7 @@ class Trax:
         observer = observer or ServerObserver()
         with StopSignals() as signals:
             starting = self.start(roles, concurrency=concurrency, on_progress=observer.on_progress, **only)
-            await signals.run_until_stopped(starting, before_cancel=self.parts.store.shorten_timeouts)
+            await signals.run_until_stopped(starting, before_cancel=self.context.store.shorten_timeouts)
             try:
                 if not signals.stop_requested.is_set():
                     async with observer.while_running(signals.stop_requested):
@@ -435,4 +435,4 @@ class Trax:
 
     def close(self) -> None:
         """Close the database. It is opened again on next use."""
-        self.parts.close()
+        self.context.close()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trax.records.listing import Count, RecordPage
     from trax.store import Connection, Store
     from trax.store.audit import UndoableEntry
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 class AuditKeywords(TypedDict, total=False):
@@ -41,10 +41,10 @@ class AuditKeywords(TypedDict, total=False):
 class Audit:
     """The audit log: actor, action, target, values before and after, reason."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._lists = RecordLists(parts.store, audit.ENTRIES)
-        self._live = parts.live
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._lists = RecordLists(context.store, audit.ENTRIES)
+        self._live = context.live
 
     async def get(self, audit_id: int) -> AuditEntry:
         store = await self._store.open()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trax.records.dead_letter import DeadLetterGroup
     from trax.records.listing import Count, RecordPage
     from trax.store import Connection, Store
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 NOUN: Final = "dead_letter"
 
@@ -40,9 +40,9 @@ class DeadLetterKeywords(TypedDict, total=False):
 class DeadLetters:
     """Requeue or acknowledge dead letters. Of two concurrent calls, only one resolves a letter."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._lists = RecordLists(parts.store, dead_letters.LETTERS)
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._lists = RecordLists(context.store, dead_letters.LETTERS)
 
     async def requeue(
         self,

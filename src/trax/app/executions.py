@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from trax.records.metadata import LogLine
     from trax.settings import Settings
     from trax.store import Connection, Store
+    from trax.worker.app_context import AppContext
     from trax.worker.entry import QueuedEntry
-    from trax.worker.parts import Parts
 
 
 class ExecutionKeywords(TypedDict, total=False):
@@ -46,11 +46,11 @@ class ExecutionKeywords(TypedDict, total=False):
 class Executions:
     """The records of all runs: past, active and pending."""
 
-    def __init__(self, parts: Parts, enqueuer: Enqueuer) -> None:
-        self._store = parts.store
-        self._lists = RecordLists(parts.store, run_lists.RUNS)
-        self._live = parts.live
-        self._submitters = parts.submitters
+    def __init__(self, context: AppContext, enqueuer: Enqueuer) -> None:
+        self._store = context.store
+        self._lists = RecordLists(context.store, run_lists.RUNS)
+        self._live = context.live
+        self._submitters = context.submitters
         self._enqueuer = enqueuer
 
     async def get(self, metadata_id: int) -> Metadata:
@@ -175,8 +175,8 @@ class LogKeywords(TypedDict, total=False):
 class AppLogs:
     """Log lines of all runs. For one run, see `app.executions.logs`."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._lists = RecordLists(parts.store, run_log.LINES)
+    def __init__(self, context: AppContext) -> None:
+        self._lists = RecordLists(context.store, run_log.LINES)
 
     async def list(
         self,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trax.records.listing import Count, RecordPage
     from trax.store import Connection, Store
     from trax.store.audit import UndoableEntry
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 NOUN: Final = "group"
 COMPARED: Final = 500
@@ -34,9 +34,9 @@ COMPARED: Final = 500
 class Groups:
     """Groups of manifests. Changes take effect on every server within one cycle."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._lists = RecordLists(parts.store, groups.GROUPS, by_name=True)
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._lists = RecordLists(context.store, groups.GROUPS, by_name=True)
 
     async def update(
         self,

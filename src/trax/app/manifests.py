@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.store.groups import GroupCode
     from trax.train import Train
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 In = TypeVar("In")
@@ -63,13 +63,13 @@ class ManifestKeywords(TypedDict, total=False):
 class Manifests:
     """Declare manifests at run time, and operate them. Each call is one transaction."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._parameters = parts.parameters
-        self._live = parts.live
-        self._declared = parts.declarations
-        self._waiting = parts.entry_waiter
-        self._app = parts.name
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._parameters = context.parameters
+        self._live = context.live
+        self._declared = context.declarations
+        self._waiting = context.entry_waiter
+        self._app = context.name
 
     async def schedule(
         self,
@@ -318,14 +318,16 @@ def _summary(manifest: Manifest | None) -> dict[str, Any] | None:
     return {name: getattr(manifest, name) for name in fields} if manifest else None
 
 
-async def timing_of(parts: Parts, manifest: Manifest) -> tuple[Timing, datetime]:
+async def timing_of(context: AppContext, manifest: Manifest) -> tuple[Timing, datetime]:
     """The timing, and the database time it was read at."""
-    store = await parts.store.open()
-    return await store.ask(_read, store, parts, manifest)
+    store = await context.store.open()
+    return await store.ask(_read, store, context, manifest)
 
 
-def _read(connection: Connection, store: Store, parts: Parts, manifest: Manifest) -> tuple[Timing, datetime]:
-    threshold = parts.settings.default_misfire_threshold
+def _read(
+    connection: Connection, store: Store, context: AppContext, manifest: Manifest
+) -> tuple[Timing, datetime]:
+    threshold = context.settings.default_misfire_threshold
     found = manifest_due.load_states_unlocked(connection, [manifest.id], default_threshold=threshold)
     if not found:
         raise manifest_not_found(connection, manifest.external_id)

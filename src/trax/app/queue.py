@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from trax.store.callers import SessionOrConnection
     from trax.store.groups import GroupCode
     from trax.store.runs.metadata import RerunRequest
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 MASKED_INPUT: Final = f'{{"{SECRET_KEY}":"{NOT_STORED}"}}'
@@ -74,17 +74,17 @@ class Enqueuer:
     whose code only the workers have (`has_code=False`).
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._trains = parts.trains
-        self._parameters = parts.parameters
-        self._wake = partial(parts.events.emit, Topic.WORK_QUEUE)
-        self._live = parts.live
-        self._hooks = parts.hooks
-        self._entry_waiter = parts.entry_waiter
-        self._telemetry = parts.telemetry
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._trains = context.trains
+        self._parameters = context.parameters
+        self._wake = partial(context.events.emit, Topic.WORK_QUEUE)
+        self._live = context.live
+        self._hooks = context.hooks
+        self._entry_waiter = context.entry_waiter
+        self._telemetry = context.telemetry
         self._plans: dict[Train[Any, Any] | str, EnqueuePlan] = {}
-        self._code = code_of(parts.name, parts.declarations.find_group)
+        self._code = code_of(context.name, context.declarations.find_group)
         self._combiners: WeakKeyDictionary[asyncio.AbstractEventLoop, EnqueueCombiner] = WeakKeyDictionary()
 
     async def enqueue(
@@ -406,22 +406,24 @@ def _enqueue_for_caller(
         return _enqueue(connection, store, request, wait_function, group, code)
 
 
-async def enqueue_without_code(parts: Parts, train: str, value: Any, keywords: QueueKeywords) -> QueuedEntry:
+async def enqueue_without_code(
+    context: AppContext, train: str, value: Any, keywords: QueueKeywords
+) -> QueuedEntry:
     """Enqueue a train by name, with plain data that only the workers can validate.
 
     They publish which fields are no secrets: values in all others are encrypted here. An input of a train
     that no live process knows is refused.
     """
     check_not_reserved(train)
-    store = await parts.store.open()
-    published = await store.ask(_load_plain_fields, store, parts.live)
+    store = await context.store.open()
+    published = await store.ask(_load_plain_fields, store, context.live)
     try:
         plain = merge_fields(train, published)
     except LookupError:
         refuse_unknown(train, value)
     else:
         value = value if plain is None else seal_fields(value, plain, train)
-    return (await Enqueuer(parts).enqueue(train, [value], keywords, has_code=False))[0]
+    return (await Enqueuer(context).enqueue(train, [value], keywords, has_code=False))[0]
 
 
 def _load_plain_fields(connection: Connection, store: Store, live: LiveSettings) -> list[dict[str, Any]]:
@@ -429,13 +431,13 @@ def _load_plain_fields(connection: Connection, store: Store, live: LiveSettings)
     return workers.load_plain_fields(connection, alive_since=alive_since)
 
 
-async def run_by_name(parts: Parts, name: str, value: Any) -> Metadata:
+async def run_by_name(context: AppContext, name: str, value: Any) -> Metadata:
     """Run it now, in this process. Errors of the run are in its record; only errors before it are raised."""
-    train = parts.trains.get(name)
-    codec = parts.parameters.input_codec(train)
-    decoded = decode_plain_input(value, train, codec, parts.settings)
-    store = await parts.store.open()
-    run = RecordedRun(parts, store, train)
+    train = context.trains.get(name)
+    codec = context.parameters.input_codec(train)
+    decoded = decode_plain_input(value, train, codec, context.settings)
+    store = await context.store.open()
+    run = RecordedRun(context, store, train)
     try:
         await run.run(decoded)
     except Exception:

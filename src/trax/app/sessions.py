@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trax.records.audit import NewWebSession, WebSession
     from trax.records.listing import Count, RecordPage
     from trax.store import Connection, Store
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +47,8 @@ UNAUTHENTICATED: Final = "unauthenticated"
 class Sessions:
     """Browsers that are signed in, one row each. Only the browser has the secret."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
         self.cache = SessionCache()
         self._failures = FailureBudget()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trax.settings import SettingKeywords, SettingOrigin
     from trax.store import Connection, Store
     from trax.store.audit import UndoableEntry
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
     T = TypeVar("T")
     Edit = Callable[[Connection, Store, LiveSettings, T], dict[str, str]]
@@ -34,9 +34,9 @@ NOUN: Final = "setting"
 class AppSettings:
     """Settings changed by operators: every server applies them within one cycle; restarts keep them."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._live = parts.live
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._live = context.live
 
     if not TYPE_CHECKING:  # a type checker reports both by itself
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from trax.records.stats import GroupGraph, GroupStats
     from trax.store import Connection, Store
     from trax.store.stats import EndedTotals
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 POINTS: Final = {Span.MINUTE: 60, Span.HOUR: 24}
@@ -75,12 +75,12 @@ class Stats:
     a number inexact, `exact` is False.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
 
     async def home(self, *, admin: bool = False) -> Home:
         """The key numbers of the home page; today means since midnight UTC."""
-        return await self._read(_home, self._parts.trains.names, admin=admin)
+        return await self._read(_home, self._context.trains.names, admin=admin)
 
     async def throughput(
         self, by: Literal["minute", "hour"] | Span = "minute", *, admin: bool = False
@@ -114,7 +114,7 @@ class Stats:
     ) -> Overview:
         """All of the above in one transaction, except the parts named in `without`."""
         span = parse_choice(Span, by) or Span.MINUTE
-        names, excluded = self._parts.trains.names, WITHOUT("without", without)
+        names, excluded = self._context.trains.names, WITHOUT("without", without)
         return await self._read(_overview, names, span, PAGE("limit", limit), excluded, admin=admin)
 
     async def groups(
@@ -127,7 +127,7 @@ class Stats:
     async def graph(self, group: str | None = None) -> GroupGraph:
         """Dependencies between groups: all, or those of one group."""
         check_names(group=group)
-        store = await self._parts.store.open()
+        store = await self._context.store.open()
         return await store.ask(groups.load_graph, group)
 
     async def keep_up(self) -> bool:
@@ -135,12 +135,12 @@ class Stats:
 
         Schedulers do this themselves. A dashboard process may do it while no scheduler runs.
         """
-        return await update_totals(await self._parts.store.open())
+        return await update_totals(await self._context.store.open())
 
     @asynccontextmanager
     async def keep_up_in_background(self) -> AsyncGenerator[None]:
         """Call `keep_up` during the block, whenever the schedulers are late with it."""
-        loop = totals_updater(await self._parts.store.open(), min_age=NO_SCHEDULER_AFTER)
+        loop = totals_updater(await self._context.store.open(), min_age=NO_SCHEDULER_AFTER)
         keeping = asyncio.create_task(loop.run(), name=f"trax {loop.name}")
         try:
             yield
@@ -150,7 +150,7 @@ class Stats:
 
     async def _read(self, read: Callable[..., T], *arguments: Any, admin: bool) -> T:
         FLAG("admin", admin)
-        store = await self._parts.store.open()
+        store = await self._context.store.open()
         return await store.ask(_read_snapshot, store, read, *arguments, admin=admin)
 
 

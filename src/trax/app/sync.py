@@ -55,7 +55,7 @@ class Sync:
         entry is withdrawn. No role of the app needs to run in this process.
         """
         _refuse_inside_a_loop("wait", "await entry.wait(…)")
-        return asyncio.run(self._app.parts.entry_waiter(entry, timeout))
+        return asyncio.run(self._app.context.entry_waiter(entry, timeout))
 
     def trigger(self, external_id: str, *, delay: timedelta | None = None) -> QueuedEntry:
         """Enqueue an extra run of a manifest, now or after a delay, independent of its schedule."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trax.records.listing import Count
     from trax.settings import Settings
     from trax.store import Connection, Store
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 class EntryKeywords(TypedDict, total=False):
@@ -39,11 +39,11 @@ class EntryKeywords(TypedDict, total=False):
 class WorkQueue:
     """Entries that are queued, dispatched or cancelled."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._lists = RecordLists(parts.store, queue_lists.ENTRIES)
-        self._live = parts.live
-        self._entry_waiter = parts.entry_waiter
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._lists = RecordLists(context.store, queue_lists.ENTRIES)
+        self._live = context.live
+        self._entry_waiter = context.entry_waiter
 
     async def get(self, entry_id: int) -> QueuedEntry:
         store = await self._store.open()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trax.records.worker import WorkerView
     from trax.settings import Settings
     from trax.store import Connection, Store
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 T = TypeVar("T")
 
@@ -25,9 +25,9 @@ SHOWN_JOBS: Final = 10
 class Workers:
     """The processes that run jobs. A row stays until its worker stops or is declared lost."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._live = parts.live
+    def __init__(self, context: AppContext) -> None:
+        self._store = context.store
+        self._live = context.live
 
     async def list(
         self,

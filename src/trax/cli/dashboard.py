@@ -79,11 +79,11 @@ async def _serve(app: Trax, web: WebListener) -> None:
     from trax.cli.serve import sign_in_hint
     from trax.worker.loop import StopSignals, freeze_loaded_objects
 
-    await app.parts.store.open()  # fail now, not on a page, if the database cannot be used
+    await app.context.store.open()  # fail now, not on a page, if the database cannot be used
     freeze_loaded_objects()
     with StopSignals() as signals:
         async with app.stats.keep_up_in_background(), web.serve(app) as address:
-            say(f"dashboard of {app.parts.store.display_address} on {address}; Ctrl-C stops")
+            say(f"dashboard of {app.context.store.display_address} on {address}; Ctrl-C stops")
             if (hint := await sign_in_hint(web, app)) is not None:
                 say(hint)
             await signals.stop_requested.wait()

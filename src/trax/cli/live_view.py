@@ -181,7 +181,7 @@ def pause_after(read_seconds: float) -> float:
 @asynccontextmanager
 async def show_view(app: Trax, console: Console, heading: str, lines: RecentLines) -> AsyncGenerator[None]:
     """Show the live view of the app during the block."""
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     view = TerminalView(console, heading, lambda: read_live_view(app, store), lines)
     view.start()
     try:
@@ -200,5 +200,5 @@ def _read_live_view(connection: Connection, app: Trax, store: Store) -> LiveView
         connection,
         sorted(app.trains.names_and_aliases),
         now=store.now(connection),
-        lost_after=app.parts.settings.worker_lost_after,
+        lost_after=app.context.settings.worker_lost_after,
     )

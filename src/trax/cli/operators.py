@@ -204,7 +204,7 @@ async def moment_of(app: Trax, value: datetime | timedelta | None) -> datetime |
     """A duration is so long before now, by the clock of the database."""
     if not isinstance(value, timedelta):
         return value
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     return await store.ask(store.now) - value
 
 

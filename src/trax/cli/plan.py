@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trax.inspect.plan import PlannedChange
     from trax.schedule.preview import Preview
     from trax.store.manifests.manifest_seed import ManifestUsage
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 WOULD_CHANGE: Final = 2
@@ -49,7 +49,7 @@ def plan(app: AppName = None, /, *, as_json: AsJson = False) -> int:
     from trax.cli.loading import load_app
     from trax.inspect.plan import plan_start
 
-    changes = asyncio.run(plan_start(load_app(app).parts))
+    changes = asyncio.run(plan_start(load_app(app).context))
     made = [change for change in changes if change.verb != "keep"]
     if as_json:
         show_json({"changes": made, "kept": [change for change in changes if change.verb == "keep"]})
@@ -119,8 +119,8 @@ def lint(
     from trax.cli.loading import load_app
     from trax.inspect.lint import lint as find_problems
 
-    parts = load_app(app).parts
-    found, inputs = find_problems(parts, now=utc_now()), _lint_queued(parts, most) if queued else None
+    context = load_app(app).context
+    found, inputs = find_problems(context, now=utc_now()), _lint_queued(context, most) if queued else None
     unreadable = inputs.unreadable if inputs else []
     if as_json:
         show_json({"problems": found} | ({"queued": inputs} if inputs else {}))
@@ -133,7 +133,7 @@ def lint(
     return 1 if found or unreadable else 0
 
 
-def _lint_queued(parts: Parts, most: int | None) -> QueuedLintResult:
+def _lint_queued(context: AppContext, most: int | None) -> QueuedLintResult:
     """Lint queued inputs, with progress on the terminal if there is one."""
     from rich.console import Console
     from rich.status import Status
@@ -143,5 +143,5 @@ def _lint_queued(parts: Parts, most: int | None) -> QueuedLintResult:
     terminal = Console(stderr=True)
     with Status("reading queued inputs", console=terminal) as status:
         return lint_queued(
-            parts, limit=most, on_progress=lambda count: status.update(f"read {count} queued inputs")
+            context, limit=most, on_progress=lambda count: status.update(f"read {count} queued inputs")
         )

@@ -115,7 +115,7 @@ def _enqueue_call(
             return await app.queue(train, value, **options), None
         from trax.app.queue import enqueue_without_code
 
-        entry = await enqueue_without_code(app.parts, train, value, options)
+        entry = await enqueue_without_code(app.context, train, value, options)
         return entry, await _load_train_warning(app, train)
 
     return enqueue

@@ -92,7 +92,7 @@ def worker(
     from trax.cli.serve import database_warnings, serve
     from trax.server.processes import end_with_parent, keep_running
     from trax.server.roles import ProcessRole
-    from trax.worker.parts import WorkFilter, WorkFilterKeywords
+    from trax.worker.app_context import WorkFilter, WorkFilterKeywords
 
     loaded, only = load_app(app), WorkFilterKeywords(trains=_names(trains), groups=_names(groups))
     WorkFilter.parse(loaded.trains, only)
@@ -105,7 +105,7 @@ def worker(
         return 0
     logs.set_up()
     for warning in database_warnings(
-        loaded.parts.store.display_address, ProcessRole.WORKER, processes=processes
+        loaded.context.store.display_address, ProcessRole.WORKER, processes=processes
     ):
         logger.warning(warning)
     options = {"--concurrency": concurrency, "--trains": trains, "--groups": groups}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trax.cli.logs import LogOptions, RecentLines
     from trax.store import Store
     from trax.web.serve import WebListener
-    from trax.worker.parts import WorkFilterKeywords
+    from trax.worker.app_context import WorkFilterKeywords
 
 logger = logging.getLogger("trax")
 
@@ -171,7 +171,7 @@ class ServerCommand(ServerObserver):
     @asynccontextmanager
     async def while_stopping(self, interrupt: asyncio.Event, /) -> AsyncGenerator[None]:
         self._bar.close()
-        timeout = self._app.parts.settings.shutdown_timeout.total_seconds()
+        timeout = self._app.context.settings.shutdown_timeout.total_seconds()
         self._output.say(stop_message(self._app.active_trains, timeout))
         announcing = asyncio.create_task(self._announce_interrupt(interrupt))
         try:
@@ -184,7 +184,7 @@ class ServerCommand(ServerObserver):
         return nullcontext() if self._web is None else self._web.serve(self._app)
 
     async def _start_message(self, address: str | None) -> str:
-        store = await self._app.parts.store.open()
+        store = await self._app.context.store.open()
         if self._is_alone:
             for warning in database_warnings(
                 store.address, self._role, other_hosts=await self._other_machines(store)
@@ -202,7 +202,7 @@ class ServerCommand(ServerObserver):
         except StoreError as error:
             logger.warning("workers of other machines could not be read: %s", error)
             return []
-        return [worker.host for worker in workers if worker.host != self._app.parts.identity.host]
+        return [worker.host for worker in workers if worker.host != self._app.context.identity.host]
 
     async def _announce_interrupt(self, interrupt: asyncio.Event) -> None:
         await interrupt.wait()
@@ -211,7 +211,7 @@ class ServerCommand(ServerObserver):
 
 def start_message(app: Trax, role: ProcessRole, address: str) -> str:
     """Roles, trains, schedules and database of this process."""
-    schedules = len(app.parts.declarations.timetable().manifests)
+    schedules = len(app.context.declarations.timetable().manifests)
     what = "all roles" if role is ProcessRole.ALL else role
     file = file_of(address)
     where = f" ({file.resolve()})" if file else ""

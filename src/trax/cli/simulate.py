@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from trax.inspect.forecast_figures import Figures
     from trax.inspect.simulate import Forecast, Scenario, TrainModel
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 MOST_DAYS: Final = 366
 MOST_SERVERS: Final = 20
@@ -143,7 +143,7 @@ def simulate(
     )
     if compare and not (scenario.settings or scenario.groups):
         raise usage_error("Nothing to compare: give --set or --group.", COMMAND)
-    results = _run(load_app(app).parts, scenario, compare=compare)
+    results = _run(load_app(app).context, scenario, compare=compare)
     if svg is not None:
         _write_svg(svg, *results[-1], None if svg_day is None else svg_day.date())
     if as_json:
@@ -153,17 +153,17 @@ def simulate(
         _show(results, scenario, top)
 
 
-def _run(parts: Parts, scenario: Scenario, *, compare: bool) -> list[tuple[Forecast, Figures]]:
+def _run(context: AppContext, scenario: Scenario, *, compare: bool) -> list[tuple[Forecast, Figures]]:
     from trax.inspect.forecast_figures import build_figures
     from trax.inspect.simulate import forecast, load_facts
 
-    facts = load_facts(parts)
+    facts = load_facts(context)
     scenarios = [replace(scenario, settings={}, groups={}), scenario] if compare else [scenario]
     results: list[tuple[Forecast, Figures]] = []
     with _progress(len(scenarios)) as advance:
         for number, each in enumerate(scenarios):
             done = forecast(
-                parts, each, facts=facts, on_progress=lambda share, number=number: advance(number + share)
+                context, each, facts=facts, on_progress=lambda share, number=number: advance(number + share)
             )
             results.append((done, build_figures(done)))
     return results

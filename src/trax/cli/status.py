@@ -135,7 +135,7 @@ def why(
     """
 
     async def explain(app: Trax) -> list[Reason]:
-        app.parts.store.migrates = False
+        app.context.store.migrates = False
         return await app.why(what)
 
     reasons = operate(database_url, explain, app=app)

@@ -26,33 +26,33 @@ if TYPE_CHECKING:
     from trax.schedule.declaration import Declaration, Timetable
     from trax.store import Connection, Store
     from trax.store.queue.queue_lists import WaitingInput
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 LOOKAHEAD: Final = timedelta(days=4 * 365 + 1)
 """Long enough to include a leap day."""
 
 
-def lint(parts: Parts, *, now: datetime) -> list[str]:
+def lint(context: AppContext, *, now: datetime) -> list[str]:
     """The problems found, one line each."""
-    return list(dict.fromkeys([*_train_problems(parts), *_schedule_problems(parts, now)]))
+    return list(dict.fromkeys([*_train_problems(context), *_schedule_problems(context, now)]))
 
 
-def _train_problems(parts: Parts) -> Iterator[str]:
-    for train in parts.trains:
+def _train_problems(context: AppContext) -> Iterator[str]:
+    for train in context.trains:
         try:
-            parts.submitters.check([train])
+            context.submitters.check([train])
         except DefinitionError as wrong:
             yield str(wrong)
-        problem = parts.parameters.output_problem(train)
-        if problem is not None and parts.settings.save_outputs:
+        problem = context.parameters.output_problem(train)
+        if problem is not None and context.settings.save_outputs:
             yield f"{problem}; no record will have it: return a model, a dataclass, plain data or None"
-    if parts.settings.max_active_jobs == 0:
+    if context.settings.max_active_jobs == 0:
         yield "max_active_jobs is 0: no job of this app ever starts; set a positive number or None"
 
 
-def _schedule_problems(parts: Parts, now: datetime) -> Iterator[str]:
-    timetable = parts.declarations.timetable()
+def _schedule_problems(context: AppContext, now: datetime) -> Iterator[str]:
+    timetable = context.declarations.timetable()
     yield from _group_problems(timetable)
     yield from _parent_problems(timetable)
     for each in timetable.manifests:
@@ -122,28 +122,28 @@ class QueuedLintResult:
 
 
 def lint_queued(
-    parts: Parts, *, limit: int | None = None, on_progress: Callable[[int], None] = lambda _: None
+    context: AppContext, *, limit: int | None = None, on_progress: Callable[[int], None] = lambda _: None
 ) -> QueuedLintResult:
     """Check all queued inputs, or the `most` oldest; `on_progress` is called with the number checked."""
-    store = parts.store.build_store_as_is()
+    store = context.store.build_store_as_is()
     if store is None:
         return QueuedLintResult(0, is_all=True, unreadable=[])
     try:
         store.read(ensure_current)
-        return _lint_inputs(parts, store, limit, on_progress)
+        return _lint_inputs(context, store, limit, on_progress)
     finally:
         store.close()
 
 
 def _lint_inputs(
-    parts: Parts, store: Store, limit: int | None, on_progress: Callable[[int], None]
+    context: AppContext, store: Store, limit: int | None, on_progress: Callable[[int], None]
 ) -> QueuedLintResult:
     counts: Counter[tuple[str, tuple[str, ...]]] = Counter()
     examples: dict[tuple[str, tuple[str, ...]], str] = {}
     checked, last = 0, None
     while some := _next_page(store, last, PAGE if limit is None else min(PAGE, limit - checked)):
         for waiting in some:
-            if fields := _find_invalid_fields(parts, waiting):
+            if fields := _find_invalid_fields(context, waiting):
                 counts[waiting.train, fields] += 1
                 examples.setdefault((waiting.train, fields), f"{waiting.kind} {waiting.id}")
         checked, last = checked + len(some), some[-1]
@@ -162,10 +162,10 @@ def _next_page(store: Store, after: WaitingInput | None, limit: int) -> Sequence
     return store.read(read) if limit else ()
 
 
-def _find_invalid_fields(parts: Parts, waiting_input: WaitingInput) -> tuple[str, ...]:
+def _find_invalid_fields(context: AppContext, waiting_input: WaitingInput) -> tuple[str, ...]:
     """The invalid fields and reasons, without the values, so that equal problems are counted together."""
     try:
-        parts.parameters.input_codec(parts.trains.get(waiting_input.train)).decode(
+        context.parameters.input_codec(context.trains.get(waiting_input.train)).decode(
             waiting_input.input or "null"
         )
     except UnknownTrain:

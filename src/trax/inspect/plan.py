@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from trax.schedule.declaration import Declaration, Timetable
     from trax.settings import Settings
     from trax.store import Connection, Store
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 MAX_NEXT_RUNS: Final = 5
@@ -94,27 +94,29 @@ class StoredTimetable:
     """Live servers of this app that declare other manifests."""
 
 
-async def plan_start(parts: Parts) -> list[PlannedChange]:
+async def plan_start(context: AppContext) -> list[PlannedChange]:
     """The changes that a start would make. Without tables, everything is new."""
-    parts.submitters.check(parts.trains)
-    timetable = parts.declarations.timetable()
-    store = parts.store.build_store_as_is()
+    context.submitters.check(context.trains)
+    timetable = context.declarations.timetable()
+    store = context.store.build_store_as_is()
     if store is None:
-        return plan(timetable, StoredTimetable(), parts.settings, now=utc_now(), app=parts.name)
+        return plan(timetable, StoredTimetable(), context.settings, now=utc_now(), app=context.name)
     try:
-        return await store.ask(_plan, store, parts, timetable)
+        return await store.ask(_plan, store, context, timetable)
     finally:
         store.close()
 
 
-def _plan(connection: Connection, store: Store, parts: Parts, timetable: Timetable) -> list[PlannedChange]:
+def _plan(
+    connection: Connection, store: Store, context: AppContext, timetable: Timetable
+) -> list[PlannedChange]:
     now = store.now(connection)
     if status(connection).state == "missing":
-        return plan(timetable, StoredTimetable(), parts.settings, now=now, app=parts.name)
+        return plan(timetable, StoredTimetable(), context.settings, now=now, app=context.name)
     ensure_current(connection)
-    settings = parts.live.refresh(connection)
-    current = load_stored(connection, timetable, settings, app=parts.name, now=now)
-    return plan(timetable, current, settings, now=now, app=parts.name)
+    settings = context.live.refresh(connection)
+    current = load_stored(connection, timetable, settings, app=context.name, now=now)
+    return plan(timetable, current, settings, now=now, app=context.name)
 
 
 def load_stored(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.store.runs.claim import Claimed
     from trax.train import Train
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 DEFAULT_SECONDS: Final = 60.0
 """The duration of a run if its train has no history and no duration was given."""
@@ -129,7 +129,7 @@ class StoredFacts:
 
 
 def forecast(
-    parts: Parts,
+    context: AppContext,
     scenario: Scenario,
     *,
     facts: StoredFacts | None = None,
@@ -139,22 +139,22 @@ def forecast(
 
     `facts` are read from the app's database, unless they are given; `on_progress` gets the finished share.
     """
-    return _Forecaster(parts, scenario, facts or load_facts(parts)).run(on_progress or (lambda _: None))
+    return _Forecaster(context, scenario, facts or load_facts(context)).run(on_progress or (lambda _: None))
 
 
-def load_facts(parts: Parts) -> StoredFacts:
+def load_facts(context: AppContext) -> StoredFacts:
     """Read the facts from the app's database; without a database or tables there are none."""
-    store = parts.store.build_store_as_is()
+    store = context.store.build_store_as_is()
     if store is None:
         return StoredFacts(now=utc_now())
     try:
-        return store.read(_load_facts, store, parts)
+        return store.read(_load_facts, store, context)
     finally:
         store.close()
 
 
-def _load_facts(connection: Connection, store: Store, parts: Parts) -> StoredFacts:
-    now, timetable = store.now(connection), parts.declarations.timetable()
+def _load_facts(connection: Connection, store: Store, context: AppContext) -> StoredFacts:
+    now, timetable = store.now(connection), context.declarations.timetable()
     if status(connection).state == "missing":
         return StoredFacts(now=now)
     ensure_current(connection)
@@ -165,7 +165,7 @@ def _load_facts(connection: Connection, store: Store, parts: Parts) -> StoredFac
         settings=stored_settings.load_edited(connection),
         groups=stored_groups.load_by_names(connection, {group.name for group in timetable.groups}),
         disabled=frozenset(each.external_id for each in manifests if not each.enabled),
-        models=_load_models(connection, parts.trains.names, since=now - HISTORY),
+        models=_load_models(connection, context.trains.names, since=now - HISTORY),
     )
 
 
@@ -189,17 +189,17 @@ def _in_milliseconds(durations: Iterable[float]) -> tuple[float, ...]:
 class _Forecaster:
     """Prepares a simulation as the scenario says, runs it, and collects the runs."""
 
-    def __init__(self, parts: Parts, scenario: Scenario, facts: StoredFacts) -> None:
+    def __init__(self, context: AppContext, scenario: Scenario, facts: StoredFacts) -> None:
         self._scenario = scenario
         self._facts = facts
-        self._timetable = self._build_timetable(parts.declarations.timetable())
-        self._models = self._build_models(parts)
-        self._parts = self._build_parts(parts)
+        self._timetable = self._build_timetable(context.declarations.timetable())
+        self._models = self._build_models(context)
+        self._context = self._build_parts(context)
         self._start = scenario.start or facts.now.replace(second=0, microsecond=0)
         self._length = timedelta(days=scenario.days)
         chosen = next(resolution for days, resolution in RESOLUTIONS if self._length <= days)
         self._resolution = scenario.resolution or chosen
-        self._slots = scenario.slots or parts.slots
+        self._slots = scenario.slots or context.slots
         self._randoms: dict[int | None, Random] = {}
 
     def run(self, on_progress: Callable[[float], None]) -> Forecast:
@@ -229,7 +229,7 @@ class _Forecaster:
         return VirtualServer(
             simulation,
             f"server-{number}",
-            self._parts,
+            self._context,
             self._timetable,
             self,
             slots=self._slots,
@@ -264,31 +264,31 @@ class _Forecaster:
             ),
         )
 
-    def _build_models(self, parts: Parts) -> dict[str, TrainModel]:
+    def _build_models(self, context: AppContext) -> dict[str, TrainModel]:
         """The model of each train, by all its names: given, from history, or the default."""
         models: dict[str, TrainModel] = {}
-        given = {parts.trains.get(name).name: seconds for name, seconds in self._scenario.durations.items()}
-        failing = {parts.trains.get(name).name: rate for name, rate in self._scenario.failures.items()}
-        for name in parts.trains.names:
+        given = {context.trains.get(name).name: seconds for name, seconds in self._scenario.durations.items()}
+        failing = {context.trains.get(name).name: rate for name, rate in self._scenario.failures.items()}
+        for name in context.trains.names:
             model = self._facts.models.get(name, TrainModel())
             if name in given:
                 model = replace(model, seconds=(given[name],), source="given")
             if name in failing:
                 model = replace(model, failure_rate=failing[name])
-            models |= dict.fromkeys(parts.trains.synonyms([name]), model)
+            models |= dict.fromkeys(context.trains.synonyms([name]), model)
         return models
 
-    def _build_parts(self, parts: Parts) -> Parts:
+    def _build_parts(self, context: AppContext) -> AppContext:
         rows = {**self._facts.settings}
-        rows |= parts.live.build_rows(rows, self._scenario.settings)
-        in_force = Settings.from_values(parts.live.plain_values(rows, Settings.model_fields))
+        rows |= context.live.build_rows(rows, self._scenario.settings)
+        in_force = Settings.from_values(context.live.plain_values(rows, Settings.model_fields))
         live = LiveSettings(in_force.with_changes({**QUIET, "metadata_cleanup_enabled": False}), {})
         self._settings = in_force
         return replace(
-            parts,
+            context,
             live=live,
             submitters=_LocalSubmitters(),
-            heartbeat=Heartbeat(parts.store, live, parts.identity, parts.name, parts.trains),
+            heartbeat=Heartbeat(context.store, live, context.identity, context.name, context.trains),
         )
 
     def _collect(self, runs: Iterable[TimedRun], letters: Mapping[str, int]) -> Forecast:

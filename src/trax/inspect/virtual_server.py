@@ -32,10 +32,10 @@ from trax.store.manifests import manifest_due
 from trax.store.runs import claim, metadata
 from trax.store.runs.claim import Claimed
 from trax.train import Cancelled, Done, Interrupted, Outcome
+from trax.worker.app_context import ANY_WORK
 from trax.worker.dispatcher import Dispatcher
 from trax.worker.job_runner import build_result, success_result
 from trax.worker.loop import announce_capacity, interval_seconds
-from trax.worker.parts import ANY_WORK
 from trax.worker.worker import ClaimTracker
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from trax.schedule.declaration import Timetable
     from trax.store import Connection, Store
     from trax.store.runs.claim import ClaimRequest, HeldRun
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
     from trax.worker.results import WriteResults
 
 Role = Literal["all", "scheduler", "worker"]
@@ -87,7 +87,7 @@ class VirtualServer:
         self,
         simulation: Simulation,
         name: str,
-        parts: Parts,
+        context: AppContext,
         timetable: Timetable,
         workload: Workload,
         *,
@@ -96,7 +96,7 @@ class VirtualServer:
         has_housekeeping: bool = True,
     ) -> None:
         self.name = name
-        self.parts = parts
+        self.context = context
         self.role: Role = role
         self.slots = slots
         self.has_housekeeping = has_housekeeping
@@ -164,12 +164,12 @@ class VirtualServer:
         self.is_stopping = True
         self._simulation.log(self.name, "is asked to stop; it holds runs %s", list_ids(self.runs))
         self.duties.remove(self.duties.names - {"flush", "heartbeat"})
-        self.duties.after(self.parts.settings.shutdown_timeout.total_seconds(), self._interrupt_all)
+        self.duties.after(self.context.settings.shutdown_timeout.total_seconds(), self._interrupt_all)
         self.duties.add("leave", self._try_to_leave, lambda: START_PAUSE, seconds=0.0)
 
     def handles(self, topic: Topic) -> bool:
         """Whether a loop here handles the topic, so that other servers need no announcement."""
-        settings = self.parts.settings
+        settings = self.context.settings
         return (
             topic is Topic.MANIFEST and "manage" in self.duties and settings.manifest_manager_enabled
         ) or (topic is Topic.WORK_QUEUE and "dispatch" in self.duties and settings.job_dispatcher_enabled)
@@ -182,13 +182,13 @@ class VirtualServer:
 
     def _start(self) -> None:
         if self.schedules:
-            self.parts.heartbeat.declares = declaration_digest(self._timetable)
+            self.context.heartbeat.declares = declaration_digest(self._timetable)
             plan = self._transact("start", self._start_up)
             self._postponed = set(plan.retired.postponed)
             self._log("starts; it declares %s manifests", len(self._timetable.manifests))
         self._register()
         self.duties.remove({"start"})
-        poll = partial(interval_seconds, self.parts)
+        poll = partial(interval_seconds, self.context)
         self.duties.add("heartbeat", self._heartbeat, lambda: poll("heartbeat"), seconds=poll("heartbeat"))
         if self.schedules:
             self.duties.add("manage", self._manage, lambda: poll("manifest_manager_polling"), seconds=0.0)
@@ -207,17 +207,17 @@ class VirtualServer:
             self.duties.add("claim", self._claim, lambda: poll("local_polling"), seconds=0.0)
 
     def _start_up(self, connection: Connection) -> SeedPlan:
-        settings = self.parts.live.refresh(connection)
+        settings = self.context.live.refresh(connection)
         return start_up(
-            connection, self._store, self._timetable, settings, None, self.parts.name, self._streak
+            connection, self._store, self._timetable, settings, None, self.context.name, self._streak
         )
 
     def _register(self) -> None:
         row = {"kind": WorkerKind.SCHEDULER, "dispatches": True}
         if self.works:
             row = {"kind": WorkerKind.WORKER, "dispatches": self.schedules, "concurrency": self.slots}
-            row |= ANY_WORK.worker_columns(self.parts)
-        self.worker_id = self._transact("register", self.parts.heartbeat.register, self._store, row)
+            row |= ANY_WORK.worker_columns(self.context)
+        self.worker_id = self._transact("register", self.context.heartbeat.register, self._store, row)
         self._last_heartbeat_at = self._simulation.now
 
     def _manage(self) -> float | None:
@@ -226,7 +226,7 @@ class VirtualServer:
         self._cycles += 1
         turn = ManagerInput(self._cycles, self._streak, self._manager_fleets)
         managed = self._transact("manage", self._run_manager_cycle, turn)
-        if not self.parts.settings.manifest_manager_enabled:
+        if not self.context.settings.manifest_manager_enabled:
             return None
         if managed is not None:
             if managed.queued or managed.dead_letters:
@@ -246,9 +246,9 @@ class VirtualServer:
         return None if next_due is None else self._seconds_until(next_due)
 
     def _run_manager_cycle(self, connection: Connection, turn: ManagerInput) -> ManagerResult | None:
-        accept = self.parts.live.accept
+        accept = self.context.live.accept
         managed = run_manager_cycle(
-            connection, self._store, self.parts.settings, turn, settings_from_rows=accept
+            connection, self._store, self.context.settings, turn, settings_from_rows=accept
         )
         if managed is not None and managed.reaped:
             announce(connection, Topic.WORK_QUEUE)  # the capacity of those runs is free
@@ -312,13 +312,13 @@ class VirtualServer:
         store = ServerStore(self._simulation, self, "flush")
         if is_plain(results):
             return await finish_plain(store, results)
-        return await store.call(finish, results, self.parts.settings, store=self._store)
+        return await store.call(finish, results, self.context.settings, store=self._store)
 
     def _heartbeat(self) -> None:
         """Send a heartbeat; stop runs that were asked to stop, and return orphans to the queue."""
         before = self._claims.snapshot([*self.runs, *(result.metadata_id for result in self.results)])
         is_registered, held = self._transact("heartbeat", self._record_heartbeat)
-        settings, now = self.parts.settings, self._simulation.now
+        settings, now = self.context.settings, self._simulation.now
         longest = max(settings.worker_lost_after / 2, settings.heartbeat_interval * 1.5)
         self._streak = self._streak.after_heartbeat(now, longest)
         if not is_registered:
@@ -333,7 +333,7 @@ class VirtualServer:
             self._put_back(run for run in held if run.metadata_id in orphans)
 
     def _record_heartbeat(self, connection: Connection) -> tuple[bool, list[HeldRun]]:
-        self.parts.live.refresh(connection)
+        self.context.live.refresh(connection)
         now = self._store.now(connection)
         is_registered = workers.record_heartbeat(
             connection, self.worker_id, concurrency=self._row_slots, now=now
@@ -347,18 +347,18 @@ class VirtualServer:
         self._register()
 
     def _clean_metadata(self) -> float | None:
-        names = self.parts.trains.synonyms(self.parts.settings.metadata_cleanup_trains)
+        names = self.context.trains.synonyms(self.context.settings.metadata_cleanup_trains)
         cleaned = self._transact(
-            "clean_metadata", clean_metadata, self._store, self.parts.settings, DisposableTrains(names)
+            "clean_metadata", clean_metadata, self._store, self.context.settings, DisposableTrains(names)
         )
         return 0.0 if cleaned.run_again else None
 
     def _clean_dead_letters(self) -> None:
-        self._transact("clean_dead_letters", clean_dead_letters, self._store, self.parts.settings)
+        self._transact("clean_dead_letters", clean_dead_letters, self._store, self.context.settings)
 
     def _watch(self) -> None:
         repaired = self._transact(
-            "watchdog", repair_silent_manifests, self.parts.settings, now=self._simulation.now
+            "watchdog", repair_silent_manifests, self.context.settings, now=self._simulation.now
         )
         if repaired:
             self._log("watchdog: manifests %s had no next due time", list_ids(repaired))
@@ -379,7 +379,7 @@ class VirtualServer:
         take_leader_lock(connection)
         now, only = self._store.now(connection), self._postponed
         result = retire_undeclared(
-            connection, self._timetable, self.parts.settings, app=self.parts.name, now=now, only=only
+            connection, self._timetable, self.context.settings, app=self.context.name, now=now, only=only
         )
         return set(result.postponed)
 
@@ -390,7 +390,7 @@ class VirtualServer:
 
     def _begin(self, jobs: Iterable[Claimed]) -> None:
         """Execute the jobs: draw what their code does, and let it end then, or at the timeout."""
-        default = self.parts.settings.default_job_timeout.total_seconds()
+        default = self.context.settings.default_job_timeout.total_seconds()
         for job in jobs:
             self._simulation.observer.on_start(self, job.metadata_id)
             seconds, raised = self._workload.draw(job, self)
@@ -429,8 +429,8 @@ class VirtualServer:
     def _build_result(self, job: Claimed | HeldRun, outcome: Outcome[Any]) -> RunResult:
         if isinstance(outcome, Done):
             return success_result(job, None, worker_id=self.worker_id, junctions=None)
-        train = self.parts.trains.get(job.train)
-        return build_result(job, outcome, train, self.parts, worker_id=self.worker_id)
+        train = self.context.trains.get(job.train)
+        return build_result(job, outcome, train, self.context, worker_id=self.worker_id)
 
     def _try_to_leave(self) -> None:
         """Remove the row of this worker, once everything is written."""
@@ -457,9 +457,11 @@ class VirtualServer:
 
     def _claim_request(self) -> ClaimRequest:
         silent = (self._simulation.now - self._last_heartbeat_at) * self.clock_rate
-        is_late = silent > self.parts.settings.worker_lost_after
+        is_late = silent > self.context.settings.worker_lost_after
         slots = 0 if self.is_stopping or is_late else max(0, self._free_slots)
-        return ANY_WORK.claim_request(self.parts, worker_id=self.worker_id, slots=slots, cpu_slots=self.slots)
+        return ANY_WORK.claim_request(
+            self.context, worker_id=self.worker_id, slots=slots, cpu_slots=self.slots
+        )
 
     def _seconds_until(self, moment: datetime) -> float:
         now = self._simulation.now
@@ -484,7 +486,7 @@ class _LoggedDispatcher(Dispatcher):
 
     def __init__(self, server: VirtualServer, simulation: Simulation) -> None:
         store, turns = ServerStore(simulation, server, "dispatch"), server.duties.turns_of("dispatch")
-        super().__init__(server.parts, store, turns, server if server.works else None)
+        super().__init__(server.context, store, turns, server if server.works else None)
         self._log = partial(simulation.log, server.name)
 
     async def visit(self, *, writes_results: bool = False) -> DispatchResult:

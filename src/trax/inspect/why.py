@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trax.records import Manifest, ManifestGroup, Metadata, WorkerRecord, WorkQueueEntry
     from trax.store import Store
     from trax.store.inspect import ManifestActivity
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 
 NOUNS: Final = ("run", "entry")
@@ -172,32 +172,32 @@ def _due_reason(context: WhyContext, manifest: Manifest) -> Reason:
     return Reason("due", "it is due; the next cycle queues it")
 
 
-async def why(parts: Parts, what: str | int) -> list[Reason]:
+async def why(context: AppContext, what: str | int) -> list[Reason]:
     ID_OR_NAME("what", what)
-    store = await parts.store.open()
-    return await store.ask(_read_reasons, store, parts, what)
+    store = await context.store.open()
+    return await store.ask(_read_reasons, store, context, what)
 
 
-def _read_reasons(connection: Connection, store: Store, parts: Parts, what: str | int) -> list[Reason]:
+def _read_reasons(connection: Connection, store: Store, context: AppContext, what: str | int) -> list[Reason]:
     now = store.now(connection)
-    fleet = parts.own_routes().merge(load_fleet(connection))
+    fleet = context.own_routes().merge(load_fleet(connection))
     scene = WhyContext(
         connection=connection,
-        settings=_settings(connection, parts, now),
-        routing=add_fleet_routes(parts.routing, fleet),
+        settings=_settings(connection, context, now),
+        routing=add_fleet_routes(context.routing, fleet),
         fleet=fleet,
         now=now,
     )
     return why_of(scene, what)
 
 
-def _settings(connection: Connection, parts: Parts, now: datetime) -> Settings:
+def _settings(connection: Connection, context: AppContext, now: datetime) -> Settings:
     """The settings of the schedulers, if this app has no trains; else its own."""
-    own = parts.live.refresh(connection)
-    if len(parts.trains):
+    own = context.live.refresh(connection)
+    if len(context.trains):
         return own
     published = workers.load_published_settings(connection, alive_since=now - own.worker_lost_after)
-    return own if published is None else parts.live.load_published(published)
+    return own if published is None else context.live.load_published(published)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.store.runs.hand_over import OutboxRun
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 logger = logging.getLogger(__name__)
 GRACE: Final = timedelta(seconds=30)
@@ -56,12 +56,12 @@ class HandOver:
 
     def __init__(
         self,
-        parts: Parts,
+        context: AppContext,
         store: Store,
         submitter: Submitter,
         on_call_done: Callable[[], None] = lambda: None,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._store = store
         self._submitter = submitter
         self._notify_call_done = on_call_done
@@ -69,7 +69,7 @@ class HandOver:
 
     async def turn(self) -> int:
         """Start calls up to the limit; return how many runs they hand over."""
-        free = self._parts.settings.max_concurrent_dispatch - len(self._calls)
+        free = self._context.settings.max_concurrent_dispatch - len(self._calls)
         if free <= 0:
             return 0
         size = batch_size_of(self._submitter)
@@ -118,15 +118,15 @@ class HandOver:
 
     @property
     def _seconds(self) -> float | None:
-        allowed = timeout_of(self._submitter, self._parts.settings.hand_over_timeout)
+        allowed = timeout_of(self._submitter, self._context.settings.hand_over_timeout)
         return None if allowed is None else allowed.total_seconds()
 
     def _validate_input(self, run: OutboxRun) -> SubmissionResult:
         """An invalid input is not sent. Without the train's code here, the receiver validates it."""
-        if run.train not in self._parts.trains:
+        if run.train not in self._context.trains:
             return None
         try:
-            codec = self._parts.parameters.input_codec(self._parts.trains.get(run.train))
+            codec = self._context.parameters.input_codec(self._context.trains.get(run.train))
             codec.decode(run.input or "null")
         except SecretUnreadable:
             return None  # only the process that executes it needs the key
@@ -136,7 +136,7 @@ class HandOver:
 
     def _claim_runs(self, connection: Connection, limit: int) -> tuple[list[OutboxRun], datetime]:
         now = self._store.now(connection)
-        until = now + (timeout_of(self._submitter, self._parts.settings.hand_over_timeout) or GRACE) + GRACE
+        until = now + (timeout_of(self._submitter, self._context.settings.hand_over_timeout) or GRACE) + GRACE
         name = self._submitter.name
         return hand_over.reserve(connection, submitter=name, limit=limit, until=until, now=now), until
 
@@ -157,21 +157,21 @@ class HandOver:
         accepted = [run_id for run_id, answer in results.items() if answer is None]
         submission_results = SubmissionResults(accepted=accepted, failed=failed, deadline=until)
         record_submission_results(
-            connection, submission_results, self._parts.settings, now=self._store.now(connection)
+            connection, submission_results, self._context.settings, now=self._store.now(connection)
         )
 
 
-def build_hand_over(parts: Parts, store: Store, submitter: Submitter) -> tuple[HandOver, Loop]:
+def build_hand_over(context: AppContext, store: Store, submitter: Submitter) -> tuple[HandOver, Loop]:
     """Build the hand-over to one submitter and its loop. The end of a call wakes the loop."""
 
     async def turn() -> None:
         await hand_over.turn()
 
     def poll_seconds() -> float:
-        return parts.settings.job_dispatcher_polling_interval.total_seconds()
+        return context.settings.job_dispatcher_polling_interval.total_seconds()
 
     loop = Loop(f"hand_over to {submitter.name}", turn, poll_seconds=poll_seconds)
-    hand_over = HandOver(parts, store, submitter, on_call_done=loop.wake)
+    hand_over = HandOver(context, store, submitter, on_call_done=loop.wake)
     return hand_over, loop
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trax.engine.submitter import Submitter
     from trax.store import Connection
     from trax.store.runs.claim import Claimed
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import WriteResults
 
@@ -101,7 +101,7 @@ class Receiver(Worker):
     def _claim_ids(
         self, connection: Connection, metadata_ids: Sequence[int]
     ) -> tuple[list[Claimed], dict[int, TraxError]]:
-        trains, known = trains_of(connection, metadata_ids), self._parts.trains
+        trains, known = trains_of(connection, metadata_ids), self._context.trains
         refused: dict[int, TraxError] = {
             run_id: UnknownTrain(train, known.names_and_aliases)
             for run_id, train in trains.items()
@@ -109,34 +109,34 @@ class Receiver(Worker):
         }
         absent = set(metadata_ids) - trains.keys()
         refused |= {run_id: NotFound(f"there is no execution {run_id}") for run_id in absent}
-        fit, host = set(metadata_ids) - refused.keys(), self._parts.identity.host
+        fit, host = set(metadata_ids) - refused.keys(), self._context.identity.host
         now = self._store.now(connection)
         return claim_by_id(connection, fit, worker_id=self.id, host=host, now=now) if fit else [], refused
 
 
 @asynccontextmanager
 async def run_receiver(
-    parts: Parts, *, concurrency: int | None = None, executor: RemoteExecutor | None = None
+    context: AppContext, *, concurrency: int | None = None, executor: RemoteExecutor | None = None
 ) -> AsyncGenerator[Receiver]:
     """Run a receiver in the block, with its heartbeat and result loops; then drain it.
 
     With an `executor` the trains are executed there, and only their records are kept here.
     """
     SLOTS_OR_NONE("concurrency", concurrency)
-    store = (await parts.store.open()).engine_lane
-    receiver = await Receiver.start(parts, store, concurrency, executor=executor)
+    store = (await context.store.open()).engine_lane
+    receiver = await Receiver.start(context, store, concurrency, executor=executor)
     receiver.start_heartbeat()
-    finisher = worker_loops.finisher(parts, store, receiver)
-    heartbeat = worker_loops.heartbeat(parts, receiver)
+    finisher = worker_loops.finisher(context, store, receiver)
+    heartbeat = worker_loops.heartbeat(context, receiver)
     wakes = (
-        parts.events.listen(Topic.ENDED, finisher.wake),
-        parts.events.listen(Topic.CANCEL, heartbeat.wake),
+        context.events.listen(Topic.ENDED, finisher.wake),
+        context.events.listen(Topic.CANCEL, heartbeat.wake),
     )
     tasks = [asyncio.create_task(loop.run(), name=f"trax {loop.name}") for loop in (finisher, heartbeat)]
     try:
         yield receiver
     finally:
-        await receiver.drain(parts.settings.shutdown_timeout.total_seconds())
+        await receiver.drain(context.settings.shutdown_timeout.total_seconds())
         for loop in (finisher, heartbeat):
             loop.stop()
         await asyncio.gather(*tasks)
@@ -154,12 +154,12 @@ class OpenSubmitters:
         """Receivers that keep the records of runs executed in processes without a database."""
 
     @classmethod
-    async def open(cls, submitters: Iterable[Submitter], parts: Parts) -> Self:
+    async def open(cls, submitters: Iterable[Submitter], context: AppContext) -> Self:
         """Open all of them; if one fails, close those already open."""
         self = cls()
         try:
             for submitter in submitters:
-                opening = open_submitter(submitter, partial(run_receiver, parts))
+                opening = open_submitter(submitter, partial(run_receiver, context))
                 receiver = await self._stack.enter_async_context(opening)
                 self.receivers += [] if receiver is None else [receiver]
         except BaseException:

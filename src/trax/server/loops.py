@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trax.engine.seed import RetirementResult
     from trax.schedule.declaration import Timetable
     from trax.store import Connection, Store
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
     from trax.worker.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -61,15 +61,15 @@ LOST_RACE_SECONDS: Final = 0.05
 """When to try again after another server held the lock: it may have read before a change."""
 
 
-def manager(parts: Parts, store: Store) -> Loop:
-    turns, fleets = 0, FleetCache(parts.own_routes)
+def manager(context: AppContext, store: Store) -> Loop:
+    turns, fleets = 0, FleetCache(context.own_routes)
 
     async def turn() -> float | None:
         nonlocal turns
         turns += 1
-        turn = ManagerInput(turns, parts.heartbeat.watch or HeartbeatStreak.empty(), fleets)
-        managed = await store.call(manage_now, store, parts, turn)
-        if not parts.settings.manifest_manager_enabled:
+        turn = ManagerInput(turns, context.heartbeat.watch or HeartbeatStreak.empty(), fleets)
+        managed = await store.call(manage_now, store, context, turn)
+        if not context.settings.manifest_manager_enabled:
             return None
         if managed is not None and managed.stale_priorities:
             await store.call(_apply_priorities, store)
@@ -81,7 +81,7 @@ def manager(parts: Parts, store: Store) -> Loop:
     return Loop(
         "manifest_manager",
         turn,
-        poll_seconds=lambda: interval_seconds(parts, "manifest_manager_polling"),
+        poll_seconds=lambda: interval_seconds(context, "manifest_manager_polling"),
         first_after=MANAGER_DELAY_SECONDS,
     )
 
@@ -89,29 +89,29 @@ def manager(parts: Parts, store: Store) -> Loop:
 class DispatchLoop(Dispatcher):
     """The loop of the job dispatcher."""
 
-    def __init__(self, parts: Parts, store: Store, worker: Worker | None = None) -> None:
-        poll_seconds = partial(interval_seconds, parts, "job_dispatcher_polling")
+    def __init__(self, context: AppContext, store: Store, worker: Worker | None = None) -> None:
+        poll_seconds = partial(interval_seconds, context, "job_dispatcher_polling")
         self.loop = Loop("job_dispatcher", self.turn, poll_seconds=poll_seconds)
-        super().__init__(parts, store, self.loop, worker)
+        super().__init__(context, store, self.loop, worker)
 
 
-def session_reaper(parts: Parts, store: Store) -> Loop:
+def session_reaper(context: AppContext, store: Store) -> Loop:
     """Ends database sessions of suspended processes. It takes no lock, so it never waits for one."""
 
     async def turn() -> None:
-        ended = await store.ask(end_suspended, idle_for=parts.settings.worker_lost_after)
+        ended = await store.ask(end_suspended, idle_for=context.settings.worker_lost_after)
         if ended:
             text = "loop session_reaper: ended %s database sessions that were idle in a transaction"
             logger.warning(text, ended, extra={"sessions": ended})
 
-    return _housekeeping_loop("session_reaper", turn, lambda: interval_seconds(parts, "heartbeat"))
+    return _housekeeping_loop("session_reaper", turn, lambda: interval_seconds(context, "heartbeat"))
 
 
-def watchdog(parts: Parts, store: Store) -> Loop:
+def watchdog(context: AppContext, store: Store) -> Loop:
     """Repairs manifests that have lost their next due time: after the start, and every few minutes."""
 
     async def turn() -> None:
-        await store.call(repair_now, store, parts)
+        await store.call(repair_now, store, context)
 
     return _housekeeping_loop("watchdog", turn, lambda: WATCHDOG_SECONDS)
 
@@ -149,13 +149,13 @@ class RetirementPlan(NamedTuple):
     postponed: Collection[str]
 
 
-def retirer(parts: Parts, store: Store, plan: RetirementPlan) -> Loop:
+def retirer(context: AppContext, store: Store, plan: RetirementPlan) -> Loop:
     """Retires undeclared manifests, once the servers that may still declare them have stopped."""
     waiting = set(plan.postponed)
 
     async def turn() -> None:
         if waiting:
-            result = await store.call(retire_now, store, parts, RetirementPlan(plan.timetable, waiting))
+            result = await store.call(retire_now, store, context, RetirementPlan(plan.timetable, waiting))
             waiting.intersection_update(result.postponed)
             if result.retired:
                 text = "manifests: retired %s that no server declares any more: %s"
@@ -164,30 +164,32 @@ def retirer(parts: Parts, store: Store, plan: RetirementPlan) -> Loop:
     return _housekeeping_loop("retirer", turn, lambda: RETIRE_SECONDS)
 
 
-def retire_now(connection: Connection, store: Store, parts: Parts, plan: RetirementPlan) -> RetirementResult:
+def retire_now(
+    connection: Connection, store: Store, context: AppContext, plan: RetirementPlan
+) -> RetirementResult:
     take_leader_lock(connection)
     timetable, only = plan
     now = store.now(connection)
-    return retire_undeclared(connection, timetable, parts.settings, app=parts.name, now=now, only=only)
+    return retire_undeclared(connection, timetable, context.settings, app=context.name, now=now, only=only)
 
 
-def dead_letter_cleaner(parts: Parts, store: Store) -> Loop:
+def dead_letter_cleaner(context: AppContext, store: Store) -> Loop:
     async def turn() -> None:
-        await store.call(clean_dead_letters, store, parts.settings)
+        await store.call(clean_dead_letters, store, context.settings)
 
     return _housekeeping_loop("dead_letter_cleanup", turn, lambda: CLEAN_UP_SECONDS)
 
 
-def metadata_cleaner(parts: Parts, store: Store) -> Loop:
+def metadata_cleaner(context: AppContext, store: Store) -> Loop:
     resume_at: Mapping[str, datetime] = {}
 
     async def turn() -> float | None:
         nonlocal resume_at
-        cleaned = await store.call(clean_metadata_now, store, parts, resume_at)
+        cleaned = await store.call(clean_metadata_now, store, context, resume_at)
         resume_at = cleaned.resume_at
         return 0 if cleaned.run_again else None
 
-    return _housekeeping_loop("metadata_cleanup", turn, lambda: interval_seconds(parts, "metadata_cleanup"))
+    return _housekeeping_loop("metadata_cleanup", turn, lambda: interval_seconds(context, "metadata_cleanup"))
 
 
 def totals_updater(store: Store, *, min_age: timedelta = stats.SETTLE_TIME) -> Loop:
@@ -213,17 +215,19 @@ def _housekeeping_loop(
 
 
 def manage_now(
-    connection: Connection, store: Store, parts: Parts, turn: ManagerInput
+    connection: Connection, store: Store, context: AppContext, turn: ManagerInput
 ) -> ManagerResult | None:
     """One manager cycle with the current settings, read in its own transaction; None when disabled."""
     began_ns = time_ns()
-    managed = run_manager_cycle(connection, store, parts.settings, turn, settings_from_rows=parts.live.accept)
-    if parts.telemetry.now is not None:
-        parts.telemetry.now.record_manager_cycle(began_ns, managed, connection)
+    managed = run_manager_cycle(
+        connection, store, context.settings, turn, settings_from_rows=context.live.accept
+    )
+    if context.telemetry.now is not None:
+        context.telemetry.now.record_manager_cycle(began_ns, managed, connection)
     if managed is not None:
-        parts.counters.dead_letters += len(managed.dead_letters)
-        parts.counters.lost_workers += managed.lost_workers
-        _warn_of_deferred(parts, managed)
+        context.counters.dead_letters += len(managed.dead_letters)
+        context.counters.lost_workers += managed.lost_workers
+        _warn_of_deferred(context, managed)
     if managed is not None and managed.dead_letters:
         ids = managed.dead_letters
         logger.warning(
@@ -239,10 +243,10 @@ def manage_now(
     return managed
 
 
-def repair_now(connection: Connection, store: Store, parts: Parts) -> list[str]:
+def repair_now(connection: Connection, store: Store, context: AppContext) -> list[str]:
     """Make manifests without a next due time due again, and count them; return which."""
-    repaired = repair_silent_manifests(connection, parts.settings, now=store.now(connection))
-    parts.counters.repaired_manifests += len(repaired)
+    repaired = repair_silent_manifests(connection, context.settings, now=store.now(connection))
+    context.counters.repaired_manifests += len(repaired)
     return repaired
 
 
@@ -250,20 +254,20 @@ def _apply_priorities(connection: Connection, store: Store) -> None:
     groups.apply_priorities(connection, now=store.now(connection))
 
 
-def _warn_of_deferred(parts: Parts, managed: ManagerResult) -> None:
+def _warn_of_deferred(context: AppContext, managed: ManagerResult) -> None:
     """Warn once for each manifest and reason: it is evaluated again every few minutes."""
     for name, reason in managed.deferred:
-        if parts.counters.count_deferred(name, reason):
+        if context.counters.count_deferred(name, reason):
             text = "manifest %r: this server cannot evaluate its schedule and leaves it to others: %s"
             logger.warning(text, name, reason, extra={"manifest": name})
 
 
 def clean_metadata_now(
-    connection: Connection, store: Store, parts: Parts, resume_at: Mapping[str, datetime]
+    connection: Connection, store: Store, context: AppContext, resume_at: Mapping[str, datetime]
 ) -> MetadataCleanupResult:
     """Delete one batch; `resume_at` is from the batch before it, if that was full."""
-    settings = parts.live.refresh(connection)
-    names = parts.trains.synonyms(settings.metadata_cleanup_trains)
+    settings = context.live.refresh(connection)
+    names = context.trains.synonyms(settings.metadata_cleanup_trains)
     return clean_metadata(connection, store, settings, DisposableTrains(names, resume_at))
 
 

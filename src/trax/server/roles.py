@@ -19,7 +19,7 @@ from trax.server.listen import Listener
 from trax.store import workers
 from trax.train.secrets import load_keyring
 from trax.worker import loop as worker_loops
-from trax.worker.parts import ANY_WORK
+from trax.worker.app_context import ANY_WORK
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from trax.server.loops import RetirementPlan
     from trax.store import Store
+    from trax.worker.app_context import AppContext, WorkFilter
     from trax.worker.loop import Loop
-    from trax.worker.parts import Parts, WorkFilter
 
 logger = logging.getLogger(__name__)
 LISTENER_SECONDS: Final = 0.5
@@ -80,7 +80,7 @@ class ProcessDuties:
 
     def __init__(
         self,
-        parts: Parts,
+        context: AppContext,
         store: Store,
         role: ProcessRole,
         worker: Worker | None,
@@ -90,7 +90,7 @@ class ProcessDuties:
         scheduler_id: int | None = None,
         retiring: RetirementPlan | None = None,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._store = store
         self._worker = worker
         self._scheduler_id = scheduler_id
@@ -108,7 +108,7 @@ class ProcessDuties:
         if role.schedules:
             self._add_scheduler_loops(store)
         if retiring is not None:
-            self._intake_loops.append(loops.retirer(parts, store, retiring))
+            self._intake_loops.append(loops.retirer(context, store, retiring))
         if worker is not None:
             self._add_worker_loops(store, worker)
         self.event_loop = asyncio.get_running_loop()
@@ -119,7 +119,7 @@ class ProcessDuties:
     @classmethod
     async def start(
         cls,
-        parts: Parts,
+        context: AppContext,
         store: Store,
         role: ProcessRole,
         *,
@@ -129,11 +129,11 @@ class ProcessDuties:
     ) -> Self:
         """Register this process and start its loops; `retiring` is what the startup postponed."""
         load_keyring()  # an invalid key fails the start, not each run
-        address = parts.store.listen_address
+        address = context.store.listen_address
         # It connects in its own thread, while this one registers.
         listener = Listener(address, store.announcer, timeouts=store.timeouts) if address else None
         try:
-            return await cls._start(parts, store, role, slots, work_filter, retiring, listener)
+            return await cls._start(context, store, role, slots, work_filter, retiring, listener)
         except BaseException:
             if listener:
                 listener.close()
@@ -142,7 +142,7 @@ class ProcessDuties:
     @classmethod
     async def _start(
         cls,
-        parts: Parts,
+        context: AppContext,
         store: Store,
         role: ProcessRole,
         slots: int | None,
@@ -150,21 +150,21 @@ class ProcessDuties:
         retiring: RetirementPlan | None,
         listener: Listener | None,
     ) -> Self:
-        is_needed = role is ProcessRole.WORKER or parts.submitters.has_local_work(parts.trains)
+        is_needed = role is ProcessRole.WORKER or context.submitters.has_local_work(context.trains)
         worker = None
         if role.works and is_needed:
             await store.ask(work_filter.warn_about_missing_groups)
             worker = await Worker.start(
-                parts, store, slots, dispatches=role.schedules, work_filter=work_filter
+                context, store, slots, dispatches=role.schedules, work_filter=work_filter
             )
             worker.start_heartbeat()
-        scheduler_id = None if worker else await _register_scheduler(parts, store)
+        scheduler_id = None if worker else await _register_scheduler(context, store)
         try:
-            opened = await OpenSubmitters.open(parts.submitters if role.schedules else (), parts)
+            opened = await OpenSubmitters.open(context.submitters if role.schedules else (), context)
         except BaseException:
-            await _leave(parts, store, worker, scheduler_id)
+            await _leave(context, store, worker, scheduler_id)
             raise
-        arguments = (parts, store, role, worker, opened, listener)
+        arguments = (context, store, role, worker, opened, listener)
         duties = cls(*arguments, scheduler_id=scheduler_id, retiring=retiring)
         await duties._start_loops()
         return duties
@@ -190,10 +190,10 @@ class ProcessDuties:
         finally:
             await self._submitters.close()
             await self._stop_loops(self._loops)
-            self._parts.heartbeat.find_failing_loops = dict[str, str]
+            self._context.heartbeat.find_failing_loops = dict[str, str]
             for undo in self._undo:
                 undo()
-        await _leave(self._parts, self._store, self._worker, self._scheduler_id)
+        await _leave(self._context, self._store, self._worker, self._scheduler_id)
 
     @property
     def _workers(self) -> list[Worker]:
@@ -205,36 +205,36 @@ class ProcessDuties:
         return [*self._intake_loops, *self._result_loops]
 
     def _add_scheduler_loops(self, store: Store) -> None:
-        parts = self._parts
-        self._dispatcher = loops.DispatchLoop(parts, store, self._worker)
-        manager, dispatcher = loops.manager(parts, store), self._dispatcher.loop
-        cleaner = loops.metadata_cleaner(parts, store)
-        self._intake_loops += [manager, dispatcher, cleaner, loops.dead_letter_cleaner(parts, store)]
-        self._intake_loops += [loops.session_reaper(parts, store), loops.totals_updater(store)]
-        self._intake_loops.append(loops.watchdog(parts, store))
+        context = self._context
+        self._dispatcher = loops.DispatchLoop(context, store, self._worker)
+        manager, dispatcher = loops.manager(context, store), self._dispatcher.loop
+        cleaner = loops.metadata_cleaner(context, store)
+        self._intake_loops += [manager, dispatcher, cleaner, loops.dead_letter_cleaner(context, store)]
+        self._intake_loops += [loops.session_reaper(context, store), loops.totals_updater(store)]
+        self._intake_loops.append(loops.watchdog(context, store))
         self._wake_on(Topic.MANIFEST, manager)
         self._wake_on(Topic.WORK_QUEUE, dispatcher)
         self._wake_on(Topic.SETTING, manager, dispatcher, cleaner)
-        for submitter in parts.submitters:
-            handing, hand_over = build_hand_over(parts, store, submitter)
+        for submitter in context.submitters:
+            handing, hand_over = build_hand_over(context, store, submitter)
             self._hand_overs.append(handing)
             self._intake_loops.append(hand_over)
             self._wake_on(Topic.PENDING, hand_over)
             self._wake_on(Topic.SETTING, hand_over)
         answer = store.announcer.handle_locally
         self._stop_answering += [
-            answer(Topic.MANIFEST, lambda: parts.settings.manifest_manager_enabled),
-            answer(Topic.WORK_QUEUE, lambda: parts.settings.job_dispatcher_enabled),
+            answer(Topic.MANIFEST, lambda: context.settings.manifest_manager_enabled),
+            answer(Topic.WORK_QUEUE, lambda: context.settings.job_dispatcher_enabled),
         ]
 
     def _add_worker_loops(self, store: Store, worker: Worker) -> None:
-        parts = self._parts
-        heartbeat = worker_loops.heartbeat(parts, worker)
-        intake = self._dispatcher.loop if self._dispatcher else worker_loops.claimer(parts, worker)
-        finisher = worker_loops.finisher(parts, store, worker)
+        context = self._context
+        heartbeat = worker_loops.heartbeat(context, worker)
+        intake = self._dispatcher.loop if self._dispatcher else worker_loops.claimer(context, worker)
+        finisher = worker_loops.finisher(context, store, worker)
         if self._dispatcher is not None:
             finisher = worker_loops.finisher(
-                parts,
+                context,
                 store,
                 worker,
                 leave_to_dispatcher=self._dispatcher.takes_results,
@@ -259,11 +259,11 @@ class ProcessDuties:
                 finisher.wake()
             dispatcher.on_slots_free()
 
-        self._undo.append(self._parts.events.listen(Topic.ENDED, on_ended))
-        self._undo.append(self._parts.events.listen(Topic.SLOTS_FREE, dispatcher.on_slots_free))
+        self._undo.append(self._context.events.listen(Topic.ENDED, on_ended))
+        self._undo.append(self._context.events.listen(Topic.SLOTS_FREE, dispatcher.on_slots_free))
 
     def _wake_on(self, topic: Topic, *loops: Loop) -> None:
-        self._undo += [self._parts.events.listen(topic, loop.wake) for loop in loops]
+        self._undo += [self._context.events.listen(topic, loop.wake) for loop in loops]
 
     async def _start_loops(self) -> None:
         """Start the loops, when the listener is connected: connecting wakes all, which would repeat turns."""
@@ -273,7 +273,7 @@ class ProcessDuties:
         for loop in self._loops:
             loop.repair = repair
             self._start_loop(loop)
-        self._parts.heartbeat.find_failing_loops = self._find_failing_loops
+        self._context.heartbeat.find_failing_loops = self._find_failing_loops
 
     def _start_loop(self, loop: Loop) -> None:
         if not loop.is_stopping:
@@ -299,7 +299,7 @@ class ProcessDuties:
 
     async def _drain_all(self, interrupt: asyncio.Event) -> None:
         """Drain calls to submitters first: they may bring runs to a receiver. One timeout for all."""
-        until = asyncio.get_running_loop().time() + self._parts.settings.shutdown_timeout.total_seconds()
+        until = asyncio.get_running_loop().time() + self._context.settings.shutdown_timeout.total_seconds()
         working = [self._worker] if self._worker else []
         await asyncio.gather(*(self._drain(one, interrupt, until) for one in (*self._hand_overs, *working)))
         await asyncio.gather(*(self._drain(one, interrupt, until) for one in self._submitters.receivers))
@@ -317,20 +317,20 @@ class ProcessDuties:
             await draining
 
 
-async def _register_scheduler(parts: Parts, store: Store) -> int:
+async def _register_scheduler(context: AppContext, store: Store) -> int:
     """Insert the row of a process without a worker: it needs a heartbeat to declare workers lost."""
     row = {
         "kind": WorkerKind.SCHEDULER,
         "dispatches": True,
-        "routes": parts.routes_json,
-        "plain_fields": parts.plain_fields_json,
+        "routes": context.routes_json,
+        "plain_fields": context.plain_fields_json,
     }
-    scheduler_id = await store.call(parts.heartbeat.register, store, row)
-    parts.heartbeat.add(scheduler_id)
+    scheduler_id = await store.call(context.heartbeat.register, store, row)
+    context.heartbeat.add(scheduler_id)
     return scheduler_id
 
 
-async def _leave(parts: Parts, store: Store, worker: Worker | None, scheduler_id: int | None) -> None:
+async def _leave(context: AppContext, store: Store, worker: Worker | None, scheduler_id: int | None) -> None:
     """Remove the worker row. Without a database it expires when heartbeats are missing."""
     row_id = scheduler_id if worker is None else worker.id
     try:
@@ -338,7 +338,7 @@ async def _leave(parts: Parts, store: Store, worker: Worker | None, scheduler_id
             await store.call(worker_loops.announce_capacity)
             await worker.unregister()
         elif scheduler_id is not None:
-            parts.heartbeat.remove(scheduler_id)
+            context.heartbeat.remove(scheduler_id)
             await store.call(workers.remove, scheduler_id)
     except StoreError as error:
         text = "worker %s could not remove its row: %s"

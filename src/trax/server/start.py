@@ -16,7 +16,7 @@ from trax.schedule.validate import CALLABLE_OR_NONE, SLOTS_OR_NONE
 from trax.server.loops import RetirementPlan, RowRepair
 from trax.server.roles import ProcessDuties, ProcessRole
 from trax.store import workers
-from trax.worker.parts import WorkFilter
+from trax.worker.app_context import WorkFilter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from trax.schedule.declaration import Timetable
     from trax.settings import Settings
     from trax.store import Connection, Store
-    from trax.worker.parts import Parts, WorkFilterKeywords
+    from trax.worker.app_context import AppContext, WorkFilterKeywords
 
 logger = logging.getLogger(__name__)
 
 
 async def start_process(
-    parts: Parts,
+    context: AppContext,
     roles: str,
     only: WorkFilterKeywords,
     *,
@@ -46,18 +46,18 @@ async def start_process(
     SLOTS_OR_NONE("concurrency", concurrency)
     CALLABLE_OR_NONE("on_progress", on_progress)
     role = ProcessRole.parse(roles)
-    parts.telemetry.reset()
-    timetable = parts.declarations.timetable()
-    parts.submitters.check(parts.trains)
-    options: dict[str, Any] = {"slots": concurrency, "work_filter": WorkFilter.parse(parts.trains, only)}
-    starting = _StartingRow(parts)
+    context.telemetry.reset()
+    timetable = context.declarations.timetable()
+    context.submitters.check(context.trains)
+    options: dict[str, Any] = {"slots": concurrency, "work_filter": WorkFilter.parse(context.trains, only)}
+    starting = _StartingRow(context)
     try:
-        store = (await retry_transient(parts.store.open)).engine_lane
+        store = (await retry_transient(context.store.open)).engine_lane
         if role.schedules:
-            options["retiring"] = await _seed(parts, store, timetable, on_progress, starting)
-        return await retry_transient(lambda: ProcessDuties.start(parts, store, role, **options))
+            options["retiring"] = await _seed(context, store, timetable, on_progress, starting)
+        return await retry_transient(lambda: ProcessDuties.start(context, store, role, **options))
     except BaseException:
-        parts.close()
+        context.close()
         raise
     finally:
         await starting.remove()
@@ -70,8 +70,8 @@ class _StartingRow:
     manifests of an app of which no server lives.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
         self._store: Store | None = None
         self._id = 0
 
@@ -81,7 +81,7 @@ class _StartingRow:
 
     def _register(self, connection: Connection) -> None:
         assert self._store is not None  # noqa: S101 - set with this function
-        heartbeat = self._parts.heartbeat
+        heartbeat = self._context.heartbeat
         row = {"kind": WorkerKind.CALLER, "declares": heartbeat.declares}
         self._id = heartbeat.register(connection, self._store, row)
 
@@ -93,18 +93,18 @@ class _StartingRow:
 
 
 async def _seed(
-    parts: Parts,
+    context: AppContext,
     store: Store,
     timetable: Timetable,
     on_progress: Callable[[int, int], None] | None,
     starting: _StartingRow,
 ) -> RetirementPlan | None:
     """Write the manifests; returns which retirements are postponed."""
-    parts.heartbeat.declares = declaration_digest(timetable)
-    watch = parts.heartbeat.watch or HeartbeatStreak.empty()
+    context.heartbeat.declares = declaration_digest(timetable)
+    watch = context.heartbeat.watch or HeartbeatStreak.empty()
     options: dict[str, Any] = {"on_progress": on_progress, "watch": watch}
     register = starting.register_in(store)
-    plan = await start(store, timetable, parts.settings, app=parts.name, register=register, **options)
+    plan = await start(store, timetable, context.settings, app=context.name, register=register, **options)
     return RetirementPlan(timetable, plan.retired.postponed) if plan.retired.postponed else None
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trax.records.status import ChangeMarks
     from trax.store import Store
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 logger = logging.getLogger(__name__)
 POLL_SECONDS: Final = 2.0
@@ -37,7 +37,7 @@ TOPIC_TAGS: Final = {
 class ChangeWatcher:
     """Checks for changes when this or another process announces something, else every few seconds."""
 
-    def __init__(self, parts: Parts, store: Store, *, has_listener: bool) -> None:
+    def __init__(self, context: AppContext, store: Store, *, has_listener: bool) -> None:
         self._store = store
         self._woken = asyncio.Event()
         self._event_loop = asyncio.get_running_loop()
@@ -45,17 +45,17 @@ class ChangeWatcher:
         self._last: ChangeMarks | None = None
         self._worker_news_at = self._event_loop.time()
         self._undo: list[Callable[[], None]] = [
-            parts.events.listen(topic, lambda topic=topic: self._on_event(topic)) for topic in Topic
+            context.events.listen(topic, lambda topic=topic: self._on_event(topic)) for topic in Topic
         ]
-        address = None if has_listener else parts.store.listen_address
+        address = None if has_listener else context.store.listen_address
         self._listener = (
             None if address is None else Listener(address, store.announcer, timeouts=store.timeouts)
         )
 
     @classmethod
-    async def start(cls, parts: Parts, *, has_listener: bool) -> Self:
+    async def start(cls, context: AppContext, *, has_listener: bool) -> Self:
         """Start watching. `has_listener`: this process has a listener already."""
-        watching = cls(parts, await parts.store.open(), has_listener=has_listener)
+        watching = cls(context, await context.store.open(), has_listener=has_listener)
         await watching.check()
         return watching
 

@@ -44,10 +44,10 @@ class Harness:
         self._workers: list[Worker] = []
 
     async def __aenter__(self) -> Self:
-        parts = self.app.parts
-        parts.store.clock = lambda: self.now
-        parts.run_log.is_manual = parts.heartbeat.is_manual = True
-        self._store = await parts.store.open()
+        context = self.app.context
+        context.store.clock = lambda: self.now
+        context.run_log.is_manual = context.heartbeat.is_manual = True
+        self._store = await context.store.open()
         self._dispatcher = self._new_dispatcher()
         try:
             await self.seed()
@@ -61,12 +61,12 @@ class Harness:
 
     async def seed(self) -> None:
         """Do what a server does at start: recover, retire, seed. Call it again for a restart."""
-        parts = self.app.parts
+        context = self.app.context
         self.app.submitters.check(self.app.trains)
-        settings = await self._store.ask(parts.live.refresh)
-        timetable = parts.declarations.timetable()
-        await start(self._store, timetable, settings, app=parts.name, watch=self.watch)
-        parts.live.note_declared(parts.heartbeat.exempt_trains(), self.now)
+        settings = await self._store.ask(context.live.refresh)
+        timetable = context.declarations.timetable()
+        await start(self._store, timetable, settings, app=context.name, watch=self.watch)
+        context.live.note_declared(context.heartbeat.exempt_trains(), self.now)
 
     @explain_call("advance(seconds=…, minutes=…, hours=…, days=…, weeks=…)")
     async def advance(
@@ -125,7 +125,7 @@ class Harness:
 
     @asynccontextmanager
     async def _worker(self, *, dispatches: bool = False) -> AsyncGenerator[Worker]:
-        worker = await Worker.start(self.app.parts, self._store, slots=1, dispatches=dispatches)
+        worker = await Worker.start(self.app.context, self._store, slots=1, dispatches=dispatches)
         self._workers.append(worker)
         try:
             yield worker
@@ -159,26 +159,28 @@ class Harness:
     async def _manage(self) -> ManagerResult | None:
         for worker in self._workers:
             await worker.send_heartbeat()  # else a run that moves the clock itself would lose its worker
-        await self._store.call(self.app.parts.heartbeat.record_heartbeats, self.now)
+        await self._store.call(self.app.context.heartbeat.record_heartbeats, self.now)
         turn, self._turns = ManagerInput(self._turns, self.watch, self._fleets), self._turns + 1
-        return await self._store.call(manage_now, self._store, self.app.parts, turn)
+        return await self._store.call(manage_now, self._store, self.app.context, turn)
 
     async def _dispatch(self) -> DispatchResult:
         return await self._dispatcher.visit()
 
     def _new_dispatcher(self, worker: Worker | None = None) -> Dispatcher:
-        return Dispatcher(self.app.parts, self._store, _ManualTurns(), worker, fleets=self._fleets)
+        return Dispatcher(self.app.context, self._store, _ManualTurns(), worker, fleets=self._fleets)
 
     def _own_fleet(self) -> WorkerFleet:
         """The gate expects these workers all the time, though they exist only during `work`."""
-        parts = self.app.parts
-        return WorkerFleet(workers=(AcceptedWork(parts.trains.names_and_aliases),)).merge(parts.own_routes())
+        context = self.app.context
+        return WorkerFleet(workers=(AcceptedWork(context.trains.names_and_aliases),)).merge(
+            context.own_routes()
+        )
 
     async def _hand_over(self) -> int:
         """Submit all pending runs of every submitter; returns their number."""
         handed = 0
         for submitter in self.app.submitters:
-            handing = HandOver(self.app.parts, self._store, submitter)
+            handing = HandOver(self.app.context, self._store, submitter)
             async with open_submitter(submitter, self.app.receiver):
                 while taken := await handing.turn():
                     handed += taken
@@ -186,7 +188,7 @@ class Harness:
         return handed
 
     async def _clean_dead_letters(self) -> int:
-        settings = await self._store.ask(self.app.parts.live.refresh)
+        settings = await self._store.ask(self.app.context.live.refresh)
         return await self._store.call(clean_dead_letters, self._store, settings)
 
     async def _clean_metadata(self) -> list[MetadataCleanupResult]:
@@ -194,7 +196,7 @@ class Harness:
         batches: list[MetadataCleanupResult] = []
         resume_at: Mapping[str, datetime] = {}
         while not batches or batches[-1].run_again:
-            batch = await self._store.call(clean_metadata_now, self._store, self.app.parts, resume_at)
+            batch = await self._store.call(clean_metadata_now, self._store, self.app.context, resume_at)
             batches.append(batch)
             resume_at = batch.resume_at
         return [batch for batch in batches if batch.total]
@@ -206,7 +208,7 @@ class Harness:
 
     async def _write_run_log(self) -> None:
         """Write log lines and progress of active runs."""
-        await asyncio.to_thread(self.app.parts.run_log.write)
+        await asyncio.to_thread(self.app.context.run_log.write)
 
 
 class _ManualTurns:

@@ -94,7 +94,7 @@ def _build_context(
         app=app,
         access=access,
         title=title,
-        environment=environment or app.parts.identity.environment,
+        environment=environment or app.context.identity.environment,
         mask=Mask.from_names(mask),
         signer=Signer.of(access.secret),
         sessions=BrowserSessions(app, access),

@@ -191,7 +191,7 @@ class Fanout:
             await asyncio.sleep(RESTART_SECONDS)
 
     async def _watch_changes(self, is_ready: asyncio.Event) -> None:
-        watching = await ChangeWatcher.start(self._app.parts, has_listener=self._app.is_running)
+        watching = await ChangeWatcher.start(self._app.context, has_listener=self._app.is_running)
         is_ready.set()
         try:
             if self._has_missed:

@@ -50,7 +50,7 @@ async def get_health(context: InjectedContext) -> Response:
     `degraded` while dead letters await intervention, after more than ten failures within an hour, while
     servers of one app declare different manifests or groups, and while turns of a loop fail.
     """
-    health = health_of(await status(context.app.parts.store, context.app.parts.live))
+    health = health_of(await status(context.app.context.store, context.app.context.live))
     return report_response(
         HealthReport.model_construct(
             status=health.condition,

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from trax.inspect.status import status
 from trax.records.stats import RunTotals
 from trax.store.status import load_gauges
-from trax.worker.parts import BUCKET_BOUNDS
+from trax.worker.app_context import BUCKET_BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trax.records.stats import Gauges, RecentRun
     from trax.records.status import Status
     from trax.store import Connection, Store
-    from trax.worker.parts import SecondsHistogram
+    from trax.worker.app_context import SecondsHistogram
 
 FRESH_SECONDS: Final = 5.0
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -57,12 +57,12 @@ class PrometheusMetrics:
         return self._text
 
     async def _read(self) -> bytes:
-        store = await self._app.parts.store.open()
+        store = await self._app.context.store.open()
         readings = await store.ask(_read_gauges, store, self._totals_until)
         self._totals_until = readings.totals_until
         for train, sums in readings.ended:
             self._ended[train] += sums
-        current = await status(self._app.parts.store, self._app.parts.live)
+        current = await status(self._app.context.store, self._app.context.live)
         registry = CollectorRegistry()
         registry.register(
             _ReadMetrics(
@@ -159,7 +159,7 @@ def _process_metrics(app: Trax) -> Iterator[Metric]:
     for loop in app.loops:
         turns.add_metric([loop.name], loop.turns)
         failed.add_metric([loop.name], loop.failed_turns)
-    counters = app.parts.counters
+    counters = app.context.counters
     yield from (turns, failed)
     took = HistogramMetricFamily(
         "trax_process_run_seconds", "Duration of runs executed by this process.", labels=["train"]

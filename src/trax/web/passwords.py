@@ -79,16 +79,16 @@ class Passwords:
         if not (new or void):
             return
         try:
-            store = await self.app.parts.store.open()
-            await store.call(_write, store, new, void, self.app.parts.name)
+            store = await self.app.context.store.open()
+            await store.call(_write, store, new, void, self.app.context.name)
         except StoreError as error:
             self._log_failure(error)
 
     async def _load(self) -> list[StoredPassword] | None:
         """Load all rows, so that the query does not depend on the name; None if the database fails."""
         try:
-            store = await self.app.parts.store.open()
-            return await store.ask(web_sessions.load_passwords, app=self.app.parts.name)
+            store = await self.app.context.store.open()
+            return await store.ask(web_sessions.load_passwords, app=self.app.context.name)
         except StoreError as error:
             self._log_failure(error)
             return None

@@ -1,6 +1,6 @@
 """Run jobs: claim runs, execute them in slots, write results, send heartbeats.
 
-parts.py         what resources, loops and tests share; counters; telemetry; the work filter of a worker
+app_context.py   what resources, loops and tests share; counters; telemetry; the work filter of a worker
 entry.py         `wait` of the entries that `app.queue` returns
 worker.py        claim runs and execute them in slots
 dispatcher.py    the job dispatcher of this process: its visits to the gate

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from trax.train.context import Activator
     from trax.train.memory import Memory
     from trax.train.route import PlanStep
+    from trax.worker.app_context import AppContext
     from trax.worker.job_runner import PreparedTrain
-    from trax.worker.parts import Parts
 
     Runner: TypeAlias = Callable[["ActiveRun[Claimed]"], Coroutine[Any, Any, RunResult]]
 
@@ -315,7 +315,7 @@ def can_compile(train: Train[Any, Any]) -> bool:
 
 def compile_runner(  # noqa: C901 - the steps are one function, as below
     prepared: PreparedTrain,
-    parts: Parts,
+    context: AppContext,
     store: Store,
     worker_id: int,
     *,
@@ -327,10 +327,10 @@ def compile_runner(  # noqa: C901 - the steps are one function, as below
     `invalid_result` builds the result of an input that cannot be decoded, `other_result` that of every
     outcome but success. Each call costs time, so the steps of a run are a loop in one function.
     """
-    train, run_log, count_run = prepared.train, parts.run_log, parts.counters.count_run
+    train, run_log, count_run = prepared.train, context.run_log, context.counters.count_run
     decode, has_steps_to_observe = prepared.codec.decode, prepared.has_steps_to_observe
     steps, store_input, find_result = train.plan.steps, train.plan.store_input, train.plan.find_result
-    begin = _compile_begin(prepared, parts, store)
+    begin = _compile_begin(prepared, context, store)
     success_result = _compile_success_result(prepared, worker_id)
 
     async def execute(run: ActiveRun[Claimed]) -> RunResult:
@@ -382,10 +382,10 @@ def compile_runner(  # noqa: C901 - the steps are one function, as below
 
 
 def _compile_begin(
-    prepared: PreparedTrain, parts: Parts, store: Store
+    prepared: PreparedTrain, context: AppContext, store: Store
 ) -> Callable[[ActiveRun[Claimed]], None]:
     """The function that makes a run the current one, starts its clock and decides what is saved of it."""
-    open_run, activator = parts.run_log.open_run, parts.activator
+    open_run, activator = context.run_log.open_run, context.activator
     input_to_save, only_junction = prepared.input_to_save, prepared.only_junction
 
     def begin(run: ActiveRun[Claimed]) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trax.records.result import RunResult
     from trax.store import Connection, Store
     from trax.store.runs.claim import ClaimRequest
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
     from trax.worker.results import WriteResults
 
 
@@ -67,14 +67,14 @@ class Dispatcher:
 
     def __init__(
         self,
-        parts: Parts,
+        context: AppContext,
         store: Store,
         turns: Turns,
         worker: DispatchWorker | None = None,
         *,
         fleets: FleetCache | None = None,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._store = store
         self._turns = turns
         self._worker = worker
@@ -84,7 +84,7 @@ class Dispatcher:
         self._awaits_slots = False
         self._awaits_capacity = False
         """Whether entries wait for the end of a run of this process, and for nothing else."""
-        self._fleets = fleets or FleetCache(parts.own_routes)
+        self._fleets = fleets or FleetCache(context.own_routes)
         self._memory = GateMemory()
 
     def on_runs_ended(self) -> bool:
@@ -158,25 +158,25 @@ class Dispatcher:
 
     async def _open(self, claim_request: ClaimRequest | None) -> None:
         """Read the terms of quick visits; if these are usual, the next visit is one."""
-        store, parts = self._store, self._parts
-        has_limit = parts.settings.max_active_jobs is not None
+        store, context = self._store, self._context
+        has_limit = context.settings.max_active_jobs is not None
         *_, rows = await store.call_together(*bind_opening(has_global_limit=has_limit))
         opening = read_opening(rows, self._memory)
         self._fleets.workers = opening.fleet.workers
         if claim_request is not None and not opening.settings:
-            settings = parts.live.accept({})
-            open_quick_dispatch(self._memory, opening, claim_request, settings, parts.routing)
+            settings = context.live.accept({})
+            open_quick_dispatch(self._memory, opening, claim_request, settings, context.routing)
 
     async def _dispatch(self, claim_request: ClaimRequest | None = None) -> DispatchResult:
-        store, parts, began_ns = self._store, self._parts, time_ns()
+        store, context, began_ns = self._store, self._context, time_ns()
         if store.dialect_name != SQLITE and self._memory.needs_opening:
             await self._open(claim_request)
         quick = self._bind_quick(claim_request)
         if quick is None:
-            return await store.call(dispatch_now, store, parts, claim_request, self._fleets, self._memory)
+            return await store.call(dispatch_now, store, context, claim_request, self._fleets, self._memory)
         *_, rows = await store.call_together(*quick.statements)
         dispatched = quick.result(rows)
-        count_dispatch(parts, began_ns, dispatched)
+        count_dispatch(context, began_ns, dispatched)
         return dispatched
 
     async def _finish_and_dispatch(self, claim_request: ClaimRequest) -> DispatchResult:
@@ -196,46 +196,46 @@ class Dispatcher:
             return select_by_id(results, parse_finished_ids(ended))
 
         if await worker.flush(None if quick is None else finish_and_visit):
-            self._parts.events.emit(Topic.FINISHED)
+            self._context.events.emit(Topic.FINISHED)
         if dispatched is None:
             return await self._dispatch(claim_request)
-        count_dispatch(self._parts, began_ns, dispatched)
+        count_dispatch(self._context, began_ns, dispatched)
         return dispatched
 
     def _bind_quick(self, claim_request: ClaimRequest | None) -> QuickDispatch | None:
         now = self._store.statement_now()
-        return bind_quick_dispatch(self._memory, self._parts.settings, claim_request, now=now)
+        return bind_quick_dispatch(self._memory, self._context.settings, claim_request, now=now)
 
 
 def dispatch_now(
     connection: Connection,
     store: Store,
-    parts: Parts,
+    context: AppContext,
     claim_request: ClaimRequest | None = None,
     fleets: FleetCache | None = None,
     memory: GateMemory | None = None,
 ) -> DispatchResult:
     """One dispatch cycle; the current settings are read in the same transaction."""
-    began_ns, accept = time_ns(), parts.live.accept
+    began_ns, accept = time_ns(), context.live.accept
     dispatched = run_dispatch_cycle(
         connection,
         store,
-        parts.settings,
-        parts.routing,
+        context.settings,
+        context.routing,
         settings_from_rows=accept,
         claim_request=claim_request,
         fleets=fleets,
         memory=memory,
     )
-    count_dispatch(parts, began_ns, dispatched)
+    count_dispatch(context, began_ns, dispatched)
     return dispatched
 
 
-def count_dispatch(parts: Parts, began_ns: int, dispatched: DispatchResult) -> None:
+def count_dispatch(context: AppContext, began_ns: int, dispatched: DispatchResult) -> None:
     """Add a visit to the counters and metrics of this process."""
-    parts.counters.admitted += len(dispatched.metadata_ids)
-    if parts.telemetry.now is not None:
-        parts.telemetry.now.record_dispatch_cycle(began_ns, dispatched)
+    context.counters.admitted += len(dispatched.metadata_ids)
+    if context.telemetry.now is not None:
+        context.telemetry.now.record_dispatch_cycle(began_ns, dispatched)
 
 
 def seconds_until(moment: datetime | None, store: Store, connection: Connection) -> float | None:

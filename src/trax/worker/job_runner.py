@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from trax.train import Codec
     from trax.train.run import Observer
     from trax.worker.active_run import ActiveRun, Runner
+    from trax.worker.app_context import AppContext
     from trax.worker.messages import RequestHandlers, TrainReference
     from trax.worker.otel import RunSpan
-    from trax.worker.parts import Parts
     from trax.worker.processes import CpuProcessPool
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import FollowUps
@@ -62,14 +62,14 @@ def build_result(
     job: Claimed | HeldRun,
     outcome: Outcome[Any],
     train: Train[Any, Any],
-    parts: Parts,
+    context: AppContext,
     *,
     worker_id: int | None,
     junctions: str | None = None,
 ) -> RunResult:
     """The result of a run with this outcome."""
     if isinstance(outcome, Done):
-        output = parts.parameters.output_to_save(train, outcome.value)
+        output = context.parameters.output_to_save(train, outcome.value)
         return success_result(job, output, worker_id=worker_id, junctions=junctions)
     result = partial(
         RunResult,
@@ -95,7 +95,7 @@ def build_result(
                 delay=error.delay if isinstance(error, RetryAfter) else None,
             )
         case Cancelled(reason, timed_out):
-            is_failure = timed_out and parts.settings.timeout_counts_as_failure
+            is_failure = timed_out and context.settings.timeout_counts_as_failure
             kind = ResultKind.FAILURE if is_failure else ResultKind.CANCELLED
             return result(State.CANCELLED, kind, failure_exception="Cancelled", failure_reason=reason)
         case Interrupted(reason, delay):
@@ -159,15 +159,15 @@ RUN_FIELDS: Final = (
 class PreparedTrain:
     """What all runs of a train have in common in this process, under these settings."""
 
-    def __init__(self, train: Train[Any, Any], parts: Parts, *, has_processes: bool) -> None:
-        settings, steps = parts.settings, train.plan.steps
+    def __init__(self, train: Train[Any, Any], context: AppContext, *, has_processes: bool) -> None:
+        settings, steps = context.settings, train.plan.steps
         self.train = train
         self.settings = settings
         self.reference = reference_to(train) if train.options.cpu and has_processes else None
         """Where another process finds the train, if its runs have a process of their own."""
-        self.codec = parts.parameters.input_codec(train)
-        self.input_to_save = parts.parameters.input_saver()
-        self.output_to_save = parts.parameters.output_saver(train)
+        self.codec = context.parameters.input_codec(train)
+        self.input_to_save = context.parameters.input_saver()
+        self.output_to_save = context.parameters.output_saver(train)
         self.has_steps_to_observe = settings.junction_progress and len(steps) > 1
         self.only_junction = steps[0].name if settings.junction_progress and len(steps) == 1 else None
         has_hooks = any(getattr(train.options, name, None) for name in HOOK_NAMES)
@@ -182,14 +182,14 @@ class JobRunner:
 
     def __init__(
         self,
-        parts: Parts,
+        context: AppContext,
         store: Store,
         worker_id: int,
         follow_ups: FollowUps,
         processes: Callable[[], CpuProcessPool] | None = None,
         executor: RemoteExecutor | None = None,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._store = store
         self._worker_id = worker_id
         self._follow_ups = follow_ups
@@ -199,20 +199,20 @@ class JobRunner:
 
     def execute(self, run: ActiveRun[Claimed]) -> Coroutine[Any, Any, RunResult]:
         """The coroutine that executes the run and returns its result. Its context must be the run's own."""
-        name, parts = run.job.train, self._parts
+        name, context = run.job.train, self._context
         prepared = self._prepared.get(name)
         if (
             prepared is not None
             and prepared.plain_runner is not None
-            and prepared.settings is parts.live.current
-            and parts.telemetry.now is None
-            and not parts.hooks.has_any
+            and prepared.settings is context.live.current
+            and context.telemetry.now is None
+            and not context.hooks.has_any
         ):
             return prepared.plain_runner(run)
         return self._execute(run)
 
     async def _execute(self, run: ActiveRun[Claimed]) -> RunResult:
-        job, parts = run.job, self._parts
+        job, context = run.job, self._context
         try:
             prepared = self._prepare(job.train)
             if prepared.plain_runner is not None and self._is_plain(prepared):
@@ -234,9 +234,9 @@ class JobRunner:
         except asyncio.CancelledError:
             outcome = task_cancelled(prepared.train, run)
         finally:
-            junctions = parts.run_log.end_run(run)
-            parts.run_log.close_run(run)
-        parts.counters.count_run(prepared.train.name, run.seconds, run.pickup_seconds)
+            junctions = context.run_log.end_run(run)
+            context.run_log.close_run(run)
+        context.counters.count_run(prepared.train.name, run.seconds, run.pickup_seconds)
         if isinstance(outcome, Done):
             output = prepared.output_to_save(outcome.value)
             result = success_result(job, output, worker_id=self._worker_id, junctions=junctions)
@@ -249,19 +249,19 @@ class JobRunner:
         if isinstance(outcome, Failed):
             _log_failure(run.job, outcome)
         result = build_result(
-            run.job, outcome, prepared.train, self._parts, worker_id=self._worker_id, junctions=junctions
+            run.job, outcome, prepared.train, self._context, worker_id=self._worker_id, junctions=junctions
         )
         return result._replace(began=run.began)
 
     def _prepare(self, name: str) -> PreparedTrain:
         prepared = self._prepared.get(name)
-        if prepared is None or prepared.settings is not self._parts.live.current:
-            train = self._parts.trains.get(name)
-            prepared = PreparedTrain(train, self._parts, has_processes=self._processes is not None)
+        if prepared is None or prepared.settings is not self._context.live.current:
+            train = self._context.trains.get(name)
+            prepared = PreparedTrain(train, self._context, has_processes=self._processes is not None)
             if prepared.is_plain and self._executor is None and can_compile(train):
                 prepared.plain_runner = compile_runner(
                     prepared,
-                    self._parts,
+                    self._context,
                     self._store,
                     self._worker_id,
                     invalid_result=self._invalid_job_result,
@@ -271,12 +271,12 @@ class JobRunner:
         return prepared
 
     def _is_plain(self, prepared: PreparedTrain) -> bool:
-        parts = self._parts
+        context = self._context
         return (
             prepared.is_plain
             and self._executor is None
-            and parts.telemetry.now is None
-            and not parts.hooks.has_any
+            and context.telemetry.now is None
+            and not context.hooks.has_any
         )
 
     async def _seal_input(self, job: Claimed, prepared: PreparedTrain, text: str) -> Claimed:
@@ -301,9 +301,9 @@ class JobRunner:
 
     def _open(self, run: ActiveRun[Claimed], prepared: PreparedTrain) -> None:
         """Start collecting its log lines and progress; set the input to save, if not all of it is saved."""
-        run.activator = self._parts.activator
+        run.activator = self._context.activator
         set_current(run)
-        self._parts.run_log.open_run(self._store, run)
+        self._context.run_log.open_run(self._store, run)
         text = run.job.input
         if text and (kept := prepared.input_to_save(text)) is not text:
             run.replaced_input = (kept,)
@@ -320,13 +320,15 @@ class JobRunner:
         self, prepared: PreparedTrain, run: ActiveRun[Claimed], value: Any
     ) -> Outcome[Any]:
         """The same with hooks, a span and secrets, here or in another process."""
-        job, train, parts = run.job, prepared.train, self._parts
+        job, train, context = run.job, prepared.train, self._context
         run.secret_words = prepared.codec.secret_words(value)
-        telemetry = parts.telemetry.now
+        telemetry = context.telemetry.now
         span = None if telemetry is None else telemetry.start_run(run.run, worker_id=self._worker_id)
         try:
-            if parts.hooks.has_start_hook(train):
-                await parts.hooks.call_start_hooks(self._store, HookTarget(train, job.metadata_id, job.input))
+            if context.hooks.has_start_hook(train):
+                await context.hooks.call_start_hooks(
+                    self._store, HookTarget(train, job.metadata_id, job.input)
+                )
             outcome = await self._attempt_anywhere(prepared, run, value, span)
             outcome = hide_in_outcome(outcome, run.secret_words)
         except asyncio.CancelledError:
@@ -341,7 +343,7 @@ class JobRunner:
     ) -> Awaitable[Outcome[Any]]:
         train, reference = prepared.train, prepared.reference
         is_here = not (reference or self._executor)
-        observer = run.enter if self._parts.settings.junction_progress else None
+        observer = run.enter if self._context.settings.junction_progress else None
         if span is not None:
             observer = span.observer(train, observer, run.token, is_here=is_here)
         if not is_here:
@@ -351,14 +353,14 @@ class JobRunner:
     def _add_follow_up(
         self, job: Claimed, train: Train[Any, Any], outcome: Outcome[Any], span: RunSpan | None = None
     ) -> None:
-        has_hook = self._parts.hooks.has_end_hook(train, outcome)
+        has_hook = self._context.hooks.has_end_hook(train, outcome)
         if has_hook or span is not None:
             target = HookTarget(train, job.metadata_id, job.input) if has_hook else None
             self._follow_ups.add(job.metadata_id, FollowUp(outcome, target, span))
 
     def error_result(self, job: Claimed, error: BaseException) -> RunResult:
         """The result of a run whose execution raised an unexpected error: only this run fails."""
-        train = self._parts.trains.get(job.train)
+        train = self._context.trains.get(job.train)
         logger.error(
             "run %s of train %r: unexpected error",
             job.metadata_id,
@@ -370,7 +372,7 @@ class JobRunner:
         failure = describe(exception, train=train.name, external_id=job.external_id, junction=None)
         failed = Failed(exception, failure)
         self._add_follow_up(job, train, failed)
-        return build_result(job, failed, train, self._parts, worker_id=self._worker_id)
+        return build_result(job, failed, train, self._context, worker_id=self._worker_id)
 
     def put_back_result(self, job: Claimed, reason: str) -> RunResult:
         """The result of a claimed run that is not executed here: it goes back to the queue."""
@@ -390,8 +392,8 @@ class JobRunner:
 
     def _result_without_run(self, job: Claimed | HeldRun, outcome: Cancelled | Interrupted) -> RunResult:
         """No hooks are called for a run that never started."""
-        train = self._parts.trains.get(job.train)
-        return build_result(job, outcome, train, self._parts, worker_id=self._worker_id)
+        train = self._context.trains.get(job.train)
+        return build_result(job, outcome, train, self._context, worker_id=self._worker_id)
 
     def _attempt_elsewhere(
         self,
@@ -414,7 +416,7 @@ class JobRunner:
         """The callbacks for a run that is executed in another process."""
 
         def activate(wanted: list[tuple[str, Any]], force: bool) -> int:  # noqa: FBT001 - as in the message
-            return self._parts.activator.activate_blocking(run.run, wanted, force=force)
+            return self._context.activator.activate_blocking(run.run, wanted, force=force)
 
         on_junction = observer or run.enter
         return {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from trax.store import Connection, Store
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
     from trax.worker.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -246,15 +246,15 @@ class StopSignals:
         (self.interrupt_requested if self.stop_requested.is_set() else self.stop_requested).set()
 
 
-def claimer(parts: Parts, worker: Worker) -> Loop:
+def claimer(context: AppContext, worker: Worker) -> Loop:
     async def turn() -> None:
         await worker.claim()
 
-    return Loop("claimer", turn, poll_seconds=partial(interval_seconds, parts, "local_polling"))
+    return Loop("claimer", turn, poll_seconds=partial(interval_seconds, context, "local_polling"))
 
 
 def finisher(
-    parts: Parts,
+    context: AppContext,
     store: Store,
     worker: Worker,
     *,
@@ -269,16 +269,16 @@ def finisher(
     async def turn() -> None:
         if leave_to_dispatcher() or not await worker.flush():
             return
-        parts.events.emit(Topic.FINISHED)
+        context.events.emit(Topic.FINISHED)
         if not wake_dispatcher():
-            parts.events.emit(Topic.PENDING)
+            context.events.emit(Topic.PENDING)
             await store.call(announce_capacity)
 
-    return Loop("finisher", turn, poll_seconds=partial(interval_seconds, parts, "local_polling"))
+    return Loop("finisher", turn, poll_seconds=partial(interval_seconds, context, "local_polling"))
 
 
-def heartbeat(parts: Parts, worker: Worker) -> Loop:
-    poll = partial(interval_seconds, parts, "heartbeat")
+def heartbeat(context: AppContext, worker: Worker) -> Loop:
+    poll = partial(interval_seconds, context, "heartbeat")
     return Loop("heartbeat", worker.send_heartbeat, poll_seconds=poll, first_after=poll())  # its row is new
 
 
@@ -294,7 +294,7 @@ def announce_capacity(connection: Connection) -> None:
         announce(connection, Topic.WORK_QUEUE)
 
 
-def interval_seconds(parts: Parts, setting: str) -> float:
+def interval_seconds(context: AppContext, setting: str) -> float:
     """The current value of an interval setting: an operator may change it while the loop runs."""
-    interval: Any = getattr(parts.settings, f"{setting}_interval")
+    interval: Any = getattr(context.settings, f"{setting}_interval")
     return interval.total_seconds()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from trax.store.runs.run_lists import RunTimes
     from trax.train import Cancellation, Outcome, Run, Train
     from trax.train.run import Observer
-    from trax.worker.parts import Providers
+    from trax.worker.app_context import Providers
     from trax.worker.pool import Load
     from trax.worker.worker import Worker
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.train import Outcome, Train
     from trax.train.run import Observer
+    from trax.worker.app_context import AppContext
     from trax.worker.messages import RequestHandlers
     from trax.worker.otel import RunSpan
-    from trax.worker.parts import Parts
     from trax.worker.run_log import FinalBatch
 
 logger = logging.getLogger(__name__)
@@ -61,14 +61,14 @@ class Remote(RemoteExecutor, Protocol):
     ) -> Awaitable[Outcome[Any]]: ...
 
 
-async def run_on(remote: Remote, parts: Parts, train: Train[Any, Out], value: Any) -> Out:
+async def run_on(remote: Remote, context: AppContext, train: Train[Any, Out], value: Any) -> Out:
     """Run the train remotely and wait. It occupies the slots that limit `app.run` in this process."""
     if not isinstance(cast("Any", remote), Remote):
         raise InvalidArgument("on", "a remote, such as HttpWorkers or RayWorkers", remote)
     if not remote.keeps_records:
-        return await RecordedRun(parts, await parts.store.open(), train, executor=remote).run(value)
-    text, parent = parts.parameters.input_codec(train).encode(value), current()
-    async with parts.limits.slot(train):
+        return await RecordedRun(context, await context.store.open(), train, executor=remote).run(value)
+    text, parent = context.parameters.input_codec(train).encode(value), current()
+    async with context.limits.slot(train):
         token = parent.cancellation if parent else Cancellation()
         return result_of(await remote.run(train, text, parent.metadata_id if parent else None, token))
 
@@ -88,14 +88,14 @@ class RecordedRun(Generic[Out]):
 
     def __init__(
         self,
-        parts: Parts,
+        context: AppContext,
         store: Store,
         train: Train[Any, Out],
         *,
         executor: RemoteExecutor | None = None,
         caller: RemoteCaller | None = None,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._store = store
         self._train = train
         self._executor = executor
@@ -109,21 +109,21 @@ class RecordedRun(Generic[Out]):
 
     async def run(self, input_value: Any) -> Out:
         """Run the train and record the result; an error is raised unchanged."""
-        codec = self._parts.parameters.input_codec(self._train)
+        codec = self._context.parameters.input_codec(self._train)
         # A remote side reads the text; a record only stores it.
         is_kept = codec.holds_secrets and self._executor is None
         text = codec.encode(input_value, secrets=secret_mode() if is_kept else "sealed")
-        async with self._parts.limits.slot(self._train):
+        async with self._context.limits.slot(self._train):
             run = await self._start_run(text)
             self._began = perf_counter()
             progress = RunProgress(run.metadata_id, run.external_id, run.cancellation)
-            self._parts.run_log.open_run(self._store, progress)
+            self._context.run_log.open_run(self._store, progress)
             target = HookTarget(self._train, run.metadata_id, text)
-            telemetry = self._parts.telemetry.now
+            telemetry = self._context.telemetry.now
             self._span = None if telemetry is None else telemetry.start_run(run)
             try:
                 with enter_run(replace(run, reporter=progress.report)) as run:
-                    await self._parts.hooks.call_start_hooks(self._store, target)
+                    await self._context.hooks.call_start_hooks(self._store, target)
                     value = codec.copy(input_value) if is_kept else codec.decode(text)
                     run.secret_words = self._secret_words = codec.secret_words(value)
                     attempt = (
@@ -135,7 +135,7 @@ class RecordedRun(Generic[Out]):
                     outcome = hide_in_outcome(outcome, run.secret_words)
                     return await self._end(target, progress, outcome)
             finally:
-                self._parts.run_log.close_run(progress)
+                self._context.run_log.close_run(progress)
                 if self._span is not None:
                     self._span.leave()
                     self._span.end(None)
@@ -144,17 +144,17 @@ class RecordedRun(Generic[Out]):
         """Insert the record and build the Run. A nested run has the manifest of its parent."""
         around = None if self._caller else current()
         parent = self._caller or around
-        presence = self._parts.heartbeat
+        presence = self._context.heartbeat
         self._worker_id = presence.caller_id or await asyncio.to_thread(
             presence.ensure_caller_row, self._store
         )
         new = NewRun(
             external_id=new_external_id(),
             train=self._train.name,
-            input=self._parts.parameters.input_to_save(text),
+            input=self._context.parameters.input_to_save(text),
             parent_id=parent.metadata_id if parent else None,
             timeout_seconds=_seconds(self._train),
-            host=self._parts.identity.host,
+            host=self._context.identity.host,
             worker_id=self._worker_id,
             exempt=self._train.options.exclude_from_max_active_jobs,
         )
@@ -184,7 +184,7 @@ class RecordedRun(Generic[Out]):
         return self._executor.attempt(self._train, text, run, handlers)
 
     def _observer(self, progress: RunProgress) -> Observer | None:
-        observer = progress.enter if self._parts.settings.junction_progress else None
+        observer = progress.enter if self._context.settings.junction_progress else None
         if self._span is None:
             return observer
         return self._span.observer(self._train, observer, progress.token, is_here=self._executor is None)
@@ -203,19 +203,19 @@ class RecordedRun(Generic[Out]):
         self, target: HookTarget, progress: RunProgress, outcome: Outcome[Out], *, raises: bool = True
     ) -> Any:
         """Write the result, call the hooks, and return or raise what the caller gets."""
-        junctions = self._parts.run_log.end_run(progress)
-        self._parts.counters.count_run(self._train.name, perf_counter() - self._began)
+        junctions = self._context.run_log.end_run(progress)
+        self._context.counters.count_run(self._train.name, perf_counter() - self._began)
         if self._span is not None:
             self._span.stop(outcome)
         held = HeldRun(target.metadata_id, progress.external_id, self._train.name, None, 1, None)
         result = build_result(
-            held, outcome, self._train, self._parts, worker_id=self._worker_id, junctions=junctions
+            held, outcome, self._train, self._context, worker_id=self._worker_id, junctions=junctions
         )
         await _finish_despite_cancel(self._write_with_retries(result))
-        if self._parts.telemetry.now is not None:
-            await self._parts.telemetry.now.finish_runs(self._store, {target.metadata_id: self._span})
+        if self._context.telemetry.now is not None:
+            await self._context.telemetry.now.finish_runs(self._store, {target.metadata_id: self._span})
         for_hooks = hide_in_error(outcome, self._secret_words)
-        await self._parts.hooks.call_end_hooks(self._store, target, for_hooks)
+        await self._context.hooks.call_end_hooks(self._store, target, for_hooks)
         return result_of(outcome) if raises else None
 
     async def _write_with_retries(self, result: RunResult) -> None:
@@ -223,7 +223,7 @@ class RecordedRun(Generic[Out]):
 
         If the database rejects the content, a failure is written instead, and the error is raised.
         """
-        until = monotonic() + self._parts.settings.worker_lost_after.total_seconds()
+        until = monotonic() + self._context.settings.worker_lost_after.total_seconds()
         for pause in chain(PAUSES, repeat(PAUSES[-1])):
             try:
                 await self._write(result)
@@ -241,7 +241,7 @@ class RecordedRun(Generic[Out]):
             await asyncio.sleep(pause)
 
     async def _write(self, result: RunResult) -> None:
-        with self._parts.run_log.final_batch([result.metadata_id]) as final_batch:
+        with self._context.run_log.final_batch([result.metadata_id]) as final_batch:
             await self._store.call(self._finish, result, final_batch)
 
     async def _insert(self, new: NewRun) -> int:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from trax.records.result import RunResult
     from trax.store import Store
     from trax.train import Outcome
+    from trax.worker.app_context import AppContext
     from trax.worker.hooks import HookTarget
     from trax.worker.otel import RunSpan
-    from trax.worker.parts import Parts
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class FollowUp(NamedTuple):
 class FollowUps:
     """The follow-ups of runs whose results are not written yet, by the id of the run. Most runs have none."""
 
-    def __init__(self, parts: Parts, store: Store) -> None:
-        self._parts = parts
+    def __init__(self, context: AppContext, store: Store) -> None:
+        self._context = context
         self._store = store
         self._by_run: dict[int, FollowUp] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,7 +87,7 @@ class FollowUps:
 
     def start(self, written: Sequence[RunResult]) -> None:
         """Start the follow-ups of these results, in their own task: a slow hook must not delay others."""
-        has_telemetry = self._parts.telemetry.now is not None
+        has_telemetry = self._context.telemetry.now is not None
         if not written or not (self._by_run or has_telemetry):
             return
         found = {run.metadata_id: self._by_run.pop(run.metadata_id, None) for run in written}
@@ -103,13 +103,13 @@ class FollowUps:
 
     async def _run(self, found: dict[int, FollowUp | None]) -> None:
         """Record durations and end spans, then call the hooks."""
-        telemetry = self._parts.telemetry.now
+        telemetry = self._context.telemetry.now
         if telemetry is not None:
             spans = {run_id: None if each is None else each.span for run_id, each in found.items()}
             await telemetry.finish_runs(self._store, spans)
         for each in found.values():
             if each is not None and each.hook_target is not None:
-                await self._parts.hooks.call_end_hooks(self._store, each.hook_target, each.outcome)
+                await self._context.hooks.call_end_hooks(self._store, each.hook_target, each.outcome)
 
 
 WriteResults: TypeAlias = "Callable[[Sequence[RunResult]], Awaitable[Sequence[RunResult]]]"

@@ -19,9 +19,9 @@ from trax.records.worker import WorkerKind
 from trax.store import workers
 from trax.store.runs import claim, metadata
 from trax.worker.active_run import STOP_REASONS
+from trax.worker.app_context import ANY_WORK
 from trax.worker.heartbeat import LoopWatch
 from trax.worker.job_runner import JobRunner
-from trax.worker.parts import ANY_WORK
 from trax.worker.pool import Load, Pool
 from trax.worker.processes import CpuProcessPool
 from trax.worker.results import FollowUps, ResultWriter
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trax.records.result import RunResult
     from trax.store import Connection, Store
     from trax.store.runs.claim import Claimed, ClaimRequest, HeldRun
-    from trax.worker.parts import Parts, WorkFilter
+    from trax.worker.app_context import AppContext, WorkFilter
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import WriteResults
 
@@ -55,7 +55,7 @@ class Worker:
 
     def __init__(
         self,
-        parts: Parts,
+        context: AppContext,
         store: Store,
         worker_id: int,
         slots: int,
@@ -66,7 +66,7 @@ class Worker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.id = worker_id
-        self._parts = parts
+        self._context = context
         self._store = store
         self._slots = slots
         self._is_adjustable = is_adjustable
@@ -76,7 +76,7 @@ class Worker:
         self._last_heartbeat_at = clock()
         self._process_count = min(slots, os.cpu_count() or 1)
         self._processes: CpuProcessPool | None = None
-        self._follow_ups = FollowUps(parts, store)
+        self._follow_ups = FollowUps(context, store)
         self._runner = self._new_runner()
         self._pool = self._new_pool()
         self._results = ResultWriter(
@@ -88,28 +88,28 @@ class Worker:
         self._watch = LoopWatch(lambda: self._pool.runs)
         self._claims, self._pace = ClaimTracker(), Pace(clock)
         self._is_stopping = self._has_warned = False
-        parts.telemetry.add_worker(self)
+        context.telemetry.add_worker(self)
 
     def _new_pool(self) -> Pool[Claimed, RunResult]:
         return Pool(
             self._slots,
             lambda run: self._runner.execute(run),  # noqa: PLW0108 - the runner may be replaced
             lambda job, error: self._runner.error_result(job, error),  # noqa: PLW0108
-            on_ended=lambda: self._parts.events.emit(Topic.ENDED),
+            on_ended=lambda: self._context.events.emit(Topic.ENDED),
             on_started=lambda: self._watch.wake(),  # noqa: PLW0108 - created later
-            on_backlog_low=lambda: self._parts.events.emit(Topic.SLOTS_FREE),
+            on_backlog_low=lambda: self._context.events.emit(Topic.SLOTS_FREE),
             on_dropped=self._follow_ups.drop,
             on_given_back=self._give_back,
             may_start=lambda: not self._has_missed_heartbeats(),
             has_busy_threads=lambda: self._store.has_busy_threads,
-            default_timeout=lambda: self._parts.settings.default_job_timeout / SECOND,
+            default_timeout=lambda: self._context.settings.default_job_timeout / SECOND,
             clock=self._clock,
         )
 
     @classmethod
     async def start(
         cls,
-        parts: Parts,
+        context: AppContext,
         store: Store,
         slots: int | None = None,
         *,
@@ -122,16 +122,16 @@ class Worker:
 
         A worker that `dispatches` runs the dispatch cycle itself; others claim pending runs.
         """
-        count = slots or parts.slots
-        row = cls._row(parts, count, dispatches, work_filter)
-        worker_id = await store.call(parts.heartbeat.register, store, row)
+        count = slots or context.slots
+        row = cls._row(context, count, dispatches, work_filter)
+        worker_id = await store.call(context.heartbeat.register, store, row)
         more |= {
             "is_adjustable": slots is None,
             "dispatches": dispatches,
             "work_filter": work_filter,
             "clock": clock,
         }
-        return cls(parts, store, worker_id, count, **more)
+        return cls(context, store, worker_id, count, **more)
 
     @property
     def load(self) -> Load:
@@ -173,7 +173,7 @@ class Worker:
     def has_plain_results(self) -> bool:
         """Whether there are results to write, and nothing follows from them."""
         results = self._pool.results
-        return bool(results) and is_plain(results) and not self._parts.run_log.has_final_batch
+        return bool(results) and is_plain(results) and not self._context.run_log.has_final_batch
 
     async def flush(self, write: WriteResults | None = None) -> int:
         """Write all new results in one transaction, then call the hooks; returns how many were recorded."""
@@ -205,7 +205,7 @@ class Worker:
             self._pool.cancel(metadata_id, STOP_REASONS[why], timed_out=why is CancelReason.TIMEOUT)
             return
         self._pool.put_back([self._runner.cancelled_result(waiting)])
-        self._parts.events.emit(Topic.ENDED)
+        self._context.events.emit(Topic.ENDED)
 
     def sweep(self) -> None:
         """Stop runs that have timed out. Happens on its own; call it after moving a test clock."""
@@ -241,14 +241,14 @@ class Worker:
 
     def start_heartbeat(self) -> None:
         """Let the heartbeat thread renew this worker, even if its event loop is blocked."""
-        self._parts.heartbeat.add(self.id)
+        self._context.heartbeat.add(self.id)
 
     async def unregister(self) -> None:
         """Close the worker and remove its row."""
-        self._parts.heartbeat.remove(self.id)
+        self._context.heartbeat.remove(self.id)
         self._watch.stop()
         self._pool.close()
-        self._parts.telemetry.remove_worker(self)
+        self._context.telemetry.remove_worker(self)
         if self._processes is not None:
             await self._processes.close()
         await self._store.call(workers.remove, self.id)
@@ -272,14 +272,14 @@ class Worker:
     @property
     def _target_slots(self) -> int:
         """The slots from the current settings, unless given at the start."""
-        return self._parts.slots if self._is_adjustable else self._slots
+        return self._context.slots if self._is_adjustable else self._slots
 
     def _resize(self, slots: int) -> None:
         """Change the number of slots to that of the worker's row, which dispatchers rely on."""
         if self._slots != slots:
             self._slots = slots
             self._pool.resize(slots)
-            self._parts.events.emit(Topic.PENDING)
+            self._context.events.emit(Topic.PENDING)
 
     async def _register_again(self) -> None:
         """Register as a new worker: this one was declared lost, and its runs were reassigned."""
@@ -288,12 +288,12 @@ class Worker:
         async with self._claims:
             self._pool.interrupt_all("the worker missed its heartbeat")
             self._return_backlog("the worker missed its heartbeat")
-            row = self._row(self._parts, self._slots, self._dispatches, self._work_filter)
+            row = self._row(self._context, self._slots, self._dispatches, self._work_filter)
             old_id, self.id = (
                 self.id,
-                await self._store.call(self._parts.heartbeat.register, self._store, row),
+                await self._store.call(self._context.heartbeat.register, self._store, row),
             )
-            self._parts.heartbeat.replace(old_id, self.id)
+            self._context.heartbeat.replace(old_id, self.id)
             self._runner = self._new_runner()
 
     def _abandon(self) -> None:
@@ -320,7 +320,7 @@ class Worker:
         """Return jobs that have not begun to the queue, without counting an attempt."""
         if jobs:
             self._pool.put_back([self._runner.put_back_result(job, reason) for job in jobs])
-            self._parts.events.emit(Topic.ENDED)
+            self._context.events.emit(Topic.ENDED)
 
     def _run_ids(self) -> list[int]:
         """The ids of all runs of this worker: in the backlog, active, or with a result to write."""
@@ -334,13 +334,13 @@ class Worker:
             text = "worker %s holds runs %s without running them; they were returned to the queue"
             logger.warning(text, self.id, ids, extra=self._extra)
             self._pool.put_back([self._runner.orphan_result(run) for run in orphans])
-            self._parts.events.emit(Topic.ENDED)
+            self._context.events.emit(Topic.ENDED)
 
     def _has_missed_heartbeats(self) -> bool:
         """Whether other processes may have declared this worker lost: then it must not claim runs."""
-        by_thread = self._parts.heartbeat.last_heartbeat_at(self.id)
+        by_thread = self._context.heartbeat.last_heartbeat_at(self.id)
         last_at = self._last_heartbeat_at if by_thread is None else max(self._last_heartbeat_at, by_thread)
-        is_late = self._clock() - last_at > self._parts.settings.worker_lost_after.total_seconds()
+        is_late = self._clock() - last_at > self._context.settings.worker_lost_after.total_seconds()
         if is_late and not self._has_warned:
             text = "worker %s could not send its heartbeat; it claims no runs until it can"
             logger.warning(text, self.id, extra=self._extra)
@@ -353,17 +353,17 @@ class Worker:
     def _claim_request(self) -> ClaimRequest:
         cpu_slots = self._process_count if self._processes is None else self._processes.free
         request = self._work_filter.claim_request(
-            self._parts, worker_id=self.id, slots=self._pool.slots_to_fill, cpu_slots=cpu_slots
+            self._context, worker_id=self.id, slots=self._pool.slots_to_fill, cpu_slots=cpu_slots
         )
         if self._is_stopping or self._has_missed_heartbeats():
             return request._replace(slots=0)
         # By default a job has as many attempts as this setting says; with one, a claim ahead risks a second.
-        may_wait = self._parts.settings.default_max_retries > 1
+        may_wait = self._context.settings.default_max_retries > 1
         return request._replace(ahead=self._pool.backlog_to_fill) if may_wait else request
 
     def _new_runner(self) -> JobRunner:
         processes, executor = self._open_processes, self._executor
-        return JobRunner(self._parts, self._store, self.id, self._follow_ups, processes, executor)
+        return JobRunner(self._context, self._store, self.id, self._follow_ups, processes, executor)
 
     def _open_processes(self) -> CpuProcessPool:
         """The processes of cpu trains, from the first run of such a train on."""
@@ -372,24 +372,34 @@ class Worker:
         return self._processes
 
     @classmethod
-    def _row(cls, parts: Parts, slots: int, dispatches: bool, work_filter: WorkFilter) -> dict[str, Any]:  # noqa: FBT001
+    def _row(
+        cls,
+        context: AppContext,
+        slots: int,
+        dispatches: bool,
+        work_filter: WorkFilter,  # noqa: FBT001
+    ) -> dict[str, Any]:
         """The columns of the worker's row that say how it gets its runs."""
         row = {"concurrency": slots, "dispatches": dispatches, "kind": cls.kind}
-        return row | work_filter.worker_columns(parts) | ({"routes": parts.routes_json} if dispatches else {})
+        return (
+            row
+            | work_filter.worker_columns(context)
+            | ({"routes": context.routes_json} if dispatches else {})
+        )
 
     async def _write_results(self, results: Sequence[RunResult]) -> Sequence[RunResult]:
-        if is_plain(results) and not self._parts.run_log.has_final_batch:
+        if is_plain(results) and not self._context.run_log.has_final_batch:
             return await finish_plain(self._store, results)
         return await self._store.call(self._finish, results)
 
     def _finish(self, connection: Connection, results: Sequence[RunResult]) -> Sequence[RunResult]:
-        with self._parts.run_log.final_batch(result.metadata_id for result in results) as final_batch:
+        with self._context.run_log.final_batch(result.metadata_id for result in results) as final_batch:
             if final_batch is not None:
                 final_batch.write(connection, now=self._store.now(connection))
-            return finish(connection, results, self._parts.settings, store=self._store)
+            return finish(connection, results, self._context.settings, store=self._store)
 
     def _record_heartbeat(self, connection: Connection) -> tuple[bool, list[HeldRun], int]:
-        self._parts.live.refresh(connection)
+        self._context.live.refresh(connection)
         now, slots = self._store.now(connection), self._target_slots
         is_registered = workers.record_heartbeat(connection, self.id, concurrency=slots, now=now)
         return is_registered, claim.load_held_runs(connection, self.id), slots

@@ -28,7 +28,7 @@ def foreign(name: str, **more: Any) -> ImportedJob:
 
 
 def declared(module: Any) -> dict[str, Any]:
-    timetable = module.app.parts.declarations.timetable()
+    timetable = module.app.context.declarations.timetable()
     return {one.external_id: one for one in timetable.manifests}
 
 

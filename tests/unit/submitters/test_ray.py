@@ -137,7 +137,7 @@ def test_a_version_is_a_setting_that_the_app_in_the_cluster_accepts(monkeypatch:
     for name, value in made._config["runtime_env"]["env_vars"].items():
         monkeypatch.setenv(name, value)
 
-    assert Trax("memory://").parts.settings.app_version == "2.5.1"
+    assert Trax("memory://").context.settings.app_version == "2.5.1"
 
 
 @pytest.mark.parametrize("version", ["", " 2", "2\n", 2, "x" * 201])

@@ -80,7 +80,7 @@ async def a_week(url: str) -> None:
                     "charge_card", {**BILL, "customer": {"name": "Ada" * (number % 3 + 1)}}
                 )
             await harness.run_until_idle()
-        (await harness.app.parts.store.open()).run(take_their_time)
+        (await harness.app.context.store.open()).run(take_their_time)
 
 
 def take_their_time(connection: Connection) -> None:
@@ -115,7 +115,7 @@ def busy(served: Served) -> dict[str, int]:
     until(lambda: len(served.do(served.app.executions.list(state="in_progress"))) == 1)
     (run,) = served.do(served.app.executions.list(state="failed", limit=1))
     if PICTURED:
-        served.do(served.app.parts.store.open()).run(hide_this_machine)
+        served.do(served.app.context.store.open()).run(hide_this_machine)
     return {"entry": entry.id, "run": run.id}
 
 

@@ -39,7 +39,7 @@ DatedRecordT = TypeVar("DatedRecordT", bound=DatedRecord)
 
 async def database_now(app: Trax) -> datetime:
     """The time of the database, which the records use."""
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
 
     def read_now(connection: Connection) -> datetime:
         return store.now(connection)
@@ -49,7 +49,7 @@ async def database_now(app: Trax) -> datetime:
 
 async def load_records(app: Trax, *, since: datetime) -> Records:
     """Load everything written since then, page by page."""
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     status = (await asyncio.to_thread(read_live_view, app, store)).status
     return Records(
         since=since,
@@ -103,7 +103,7 @@ async def _print_while_running(app: Trax) -> AsyncGenerator[None]:
 
 
 async def _print_status_lines(app: Trax) -> None:
-    store = await app.parts.store.open()
+    store = await app.context.store.open()
     while True:
         await asyncio.sleep(INTERVAL_SECONDS)
         say(status_line(await asyncio.to_thread(read_live_view, app, store)))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from trax.remote.receiver import Receiver
     from trax.train import Outcome, Train
-    from trax.worker.parts import Parts
+    from trax.worker.app_context import AppContext
 
 logger = logging.getLogger(__name__)
 MOST_BODY_BYTES: Final = 1_048_576
@@ -69,7 +69,7 @@ class HttpEndpoint:
 
     def __init__(
         self,
-        parts: Parts,
+        context: AppContext,
         secrets: str | Mapping[str, str],
         *,
         concurrency: int | None = None,
@@ -85,7 +85,7 @@ class HttpEndpoint:
         TIME_LIMIT("body_timeout", body_timeout)
         TEXT_OR_NONE("path", path)
         CALLABLE_OR_NONE("clock", clock)
-        self._parts = parts
+        self._context = context
         self._keeper = CallVerifier(keys_of(secrets))
         self._concurrency = concurrency
         self._inbox = BodyReader(
@@ -94,7 +94,7 @@ class HttpEndpoint:
         self._log = LogLimit()
         self._path = path
         self._clock = clock
-        self._runs = StreamedRuns(parts, concurrency)
+        self._runs = StreamedRuns(context, concurrency)
         self._receiver: Receiver | None = None
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
@@ -165,21 +165,21 @@ class HttpEndpoint:
         """The receiver that claims runs by id, opened at the first call."""
         async with self._opening:
             if self._receiver is None:
-                opened = run_receiver(self._parts, concurrency=self._concurrency)
+                opened = run_receiver(self._context, concurrency=self._concurrency)
                 self._receiver = await self._stack.enter_async_context(opened)
             return self._receiver
 
     def _refusal(self, train: str) -> str | None:
-        known = self._parts.trains
+        known = self._context.trains
         return None if train in known else str(UnknownTrain(train, known.names_and_aliases))
 
 
 class StreamedRuns:
     """Streamed runs, limited to `concurrency` at once; further ones wait, with their callers."""
 
-    def __init__(self, parts: Parts, concurrency: int | None) -> None:
-        self._parts = parts
-        self._slots = asyncio.Semaphore(concurrency or parts.slots)
+    def __init__(self, context: AppContext, concurrency: int | None) -> None:
+        self._context = context
+        self._slots = asyncio.Semaphore(concurrency or context.slots)
 
     async def execute(self, request: EndpointRequest, body: Mapping[str, Any]) -> None:
         """Run a train; the caller keeps the record."""
@@ -191,7 +191,7 @@ class StreamedRuns:
                 cancellation=telling.token,
                 activator=NoActivator(),
                 reporter=telling.progress,
-                secret_words=self._parts.parameters.input_codec(train).secret_words(value),
+                secret_words=self._context.parameters.input_codec(train).secret_words(value),
             )
             with enter_run(run), telling.capture_logs():
                 return await train.attempt(
@@ -209,7 +209,7 @@ class StreamedRuns:
 
         async def work(value: Any, telling: RunStream) -> Outcome[Any]:
             caller = RemoteCaller(parent_id, telling.token)
-            recorded = RecordedRun(self._parts, await self._parts.store.open(), train, caller=caller)
+            recorded = RecordedRun(self._context, await self._context.store.open(), train, caller=caller)
             return Done(await recorded.run(value))
 
         await self._stream(request, train, body.get("input"), work)
@@ -227,20 +227,22 @@ class StreamedRuns:
             words = frozenset[str]()
             async with self._slots:
                 try:
-                    codec = self._parts.parameters.input_codec(train)
+                    codec = self._context.parameters.input_codec(train)
                     decoded = codec.decode(json.dumps(value))
                     words = codec.secret_words(decoded)
                     outcome = await work(decoded, telling)
                 except Exception as error:  # noqa: BLE001 - sent to the caller as the outcome
                     outcome = outcome_of(error, train=train.name)
             outcome = hide_in_outcome(outcome, words)
-            return outcome_line(outcome, lambda output: self._parts.parameters.output_to_send(train, output))
+            return outcome_line(
+                outcome, lambda output: self._context.parameters.output_to_send(train, output)
+            )
 
         await telling.stream(last_line())
 
     def _train(self, body: Mapping[str, Any]) -> Train[Any, Any]:
         try:
-            return self._parts.trains.get(train_of(body))
+            return self._context.trains.get(train_of(body))
         except TraxError as error:
             raise CallDenied(404, str(error)) from error
 

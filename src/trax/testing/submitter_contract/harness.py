@@ -69,8 +69,8 @@ class ScenarioHarness:
     async def dispatch_only(self) -> None:
         """Admit queued jobs but submit nothing, as if the server crashed at that moment."""
         self.app.submitters.default = self.engine.submitter(self.app)
-        store = await self.app.parts.store.open()
-        await store.call(dispatch_now, store, self.app.parts)
+        store = await self.app.context.store.open()
+        await store.call(dispatch_now, store, self.app.context)
         self.close()
         self.app = self.site.app()
 
@@ -100,7 +100,7 @@ class ScenarioHarness:
 
     async def records(self, name: str | None = None) -> list[Metadata]:
         """The records of one job or of all, oldest first."""
-        store = await self.app.parts.store.open()
+        store = await self.app.context.store.open()
         found = await store.ask(RUNS.load_list, RunFilter(), limit=ALL)
         return [run for run in reversed(found) if name in {None, run.input}]
 

@@ -194,7 +194,7 @@ async def run_train(context: InjectedContext, name: TrainName, body: RunRequest)
                 hint="start it with the app: trax dashboard APP",
             )
         )
-    run = await context.app.run_in_app_loop(run_by_name(context.app.parts, name, _input(context, body)))
+    run = await context.app.run_in_app_loop(run_by_name(context.app.context, name, _input(context, body)))
     return run_response(mask_record(run, context.mask))
 
 
@@ -212,7 +212,7 @@ async def enqueue(app: Trax, train: str, value: Any, options: QueueKeywords) -> 
     """Enqueue a job. Without the app's code the input is validated only by the worker."""
     if has_code(app):
         return await app.run_in_app_loop(app.queue(train, value, **options))
-    return await enqueue_without_code(app.parts, train, value, options)
+    return await enqueue_without_code(app.context, train, value, options)
 
 
 async def rerun(app: Trax, metadata_id: int) -> QueuedEntry:

@@ -86,7 +86,7 @@ async def execution(request: Request, metadata_id: int) -> Response:
         metadata_id, after=query_number(request, "lines"), limit=SHOWN_LINES + 1, brief=True
     )
     line_count = count_fitting_lines(lines)
-    settings = app.parts.settings
+    settings = app.context.settings
     return show(
         request,
         "execution.html",
@@ -142,7 +142,7 @@ def _can_rerun(run: Metadata, request: Request) -> bool:
     is_ours = not run.train.startswith(ADMINISTRATIVE_PREFIX) and (
         run.train in app.trains or not len(app.trains)
     )
-    return app.parts.settings.save_inputs and not is_cut and is_ours
+    return app.context.settings.save_inputs and not is_cut and is_ours
 
 
 LONGEST_TEXT: Final = 200

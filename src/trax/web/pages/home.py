@@ -87,7 +87,7 @@ async def _overview(request: Request, preferences: Preferences, by: Span) -> tup
     )
 
     async def read() -> tuple[Overview, list[str]]:
-        return await stats(), problems(await status(context.app.parts.store, context.app.parts.live))
+        return await stats(), problems(await status(context.app.context.store, context.app.context.live))
 
     if LIVE in request.headers and context.fanout.is_watching:
         return await context.shared.get(
@@ -197,7 +197,7 @@ async def workers(request: Request) -> Response:
         jobs=SHOWN_JOBS, after=query_number(request, "after"), limit=SHOWN_WORKERS + 1
     )
     listing = from_start(request, rows, limit=SHOWN_WORKERS, key=lambda view: view.worker.id)
-    parts = context_of(request).app.parts
-    servers = (await status(parts.store, parts.live)).servers
+    context = context_of(request).app.context
+    servers = (await status(context.store, context.live)).servers
     wrong = declaration_conflicts(servers)
     return show(request, "workers.html", here="workers", listing=listing, disagreements=wrong)

@@ -79,7 +79,7 @@ async def change_manifests(request: Request) -> Response:
 async def manifest(request: Request, external_id: str) -> Response:
     app = context_of(request).app
     found = await app.manifests.get(external_id)
-    timing, now = await timing_of(app.parts, found)
+    timing, now = await timing_of(app.context, found)
     fires = timing.broken is None and found.retired_at is None
     previews = preview_runs(timing, now, SHOWN_PREVIEWS) if fires else []
     return show(

@@ -100,7 +100,7 @@ def show(
 
 def current_time(request: Request) -> datetime:
     """The current time, from the clock of the store if a test has set it."""
-    return (context_of(request).app.parts.store.clock or utc_now)()
+    return (context_of(request).app.context.store.clock or utc_now)()
 
 
 def show_plain(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:

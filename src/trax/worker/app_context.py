@@ -1,4 +1,4 @@
-"""`Parts`: what resources, loops and tests share: counters, telemetry, and the work that a worker accepts."""
+"""`AppContext`: what resources, loops and tests of an app share: counters, telemetry, the work filter."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ MOST_REMEMBERED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class AppContext:
     """The components that resources, loops and tests share."""
 
     name: str
@@ -414,26 +414,28 @@ class WorkFilter:
         """Whether the filter excludes any runs."""
         return self.trains is not None or self.groups is not None
 
-    def worker_columns(self, parts: Parts) -> dict[str, Any]:
+    def worker_columns(self, context: AppContext) -> dict[str, Any]:
         """The columns of the worker's row: current train names, aliases and groups."""
-        trains = [name for name in parts.trains.names if self.trains is None or name in self.trains]
+        trains = [name for name in context.trains.names if self.trains is None or name in self.trains]
         groups = None if self.groups is None else json.dumps(sorted(self.groups))
-        aliases = sorted(parts.trains.synonyms(trains) - set(trains))
+        aliases = sorted(context.trains.synonyms(trains) - set(trains))
         return {
             "trains": json.dumps(trains),
             "aliases": json.dumps(aliases),
             "groups": groups,
-            "plain_fields": parts.plain_fields_json,
+            "plain_fields": context.plain_fields_json,
         }
 
-    def claim_request(self, parts: Parts, *, worker_id: int, slots: int, cpu_slots: int) -> ClaimRequest:
+    def claim_request(
+        self, context: AppContext, *, worker_id: int, slots: int, cpu_slots: int
+    ) -> ClaimRequest:
         """What the worker offers at a claim."""
         from trax.store.runs.claim import ClaimRequest
 
-        trains, known, cpu = self.trains, parts.trains.names_and_aliases, parts.trains.cpu_names
+        trains, known, cpu = self.trains, context.trains.names_and_aliases, context.trains.cpu_names
         return ClaimRequest(
             worker_id=worker_id,
-            host=parts.identity.host,
+            host=context.identity.host,
             slots=slots,
             trains=known if trains is None else known & trains,
             cpu_slots=cpu_slots,

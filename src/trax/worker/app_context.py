@@ -239,11 +239,12 @@ class ProcessCounters:
                 self._count_ended()
 
     def _count_ended(self) -> None:
-        while self._ended:
-            train, seconds, waited_seconds = self._ended.popleft()
-            self._runs[train].add(seconds)
+        ended, runs, pickup = self._ended, self._runs, self._pickup
+        while ended:
+            train, seconds, waited_seconds = ended.popleft()
+            runs[train].add(seconds)
             if waited_seconds is not None:
-                self._pickup.add(max(0.0, waited_seconds))
+                pickup.add(max(0.0, waited_seconds))
 
 
 class ManifestActivator:

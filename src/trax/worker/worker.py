@@ -376,8 +376,8 @@ class Worker:
         cls,
         context: AppContext,
         slots: int,
-        dispatches: bool,
-        work_filter: WorkFilter,  # noqa: FBT001
+        dispatches: bool,  # noqa: FBT001
+        work_filter: WorkFilter,
     ) -> dict[str, Any]:
         """The columns of the worker's row that say how it gets its runs."""
         row = {"concurrency": slots, "dispatches": dispatches, "kind": cls.kind}

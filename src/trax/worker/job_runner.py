@@ -286,7 +286,8 @@ class JobRunner:
         if run.failure is None:
             text = prepared.output_to_save(output)
             return success_result(job, text, self._worker_id, junctions, run.began)
-        return self._failure_result(run, run.failure, prepared.train, junctions)
+        failure, run.failure = run.failure, None  # its traceback refers to the run
+        return self._failure_result(run, failure, prepared.train, junctions)
 
     def _failure_result(
         self, run: ActiveRun[Claimed], failure: Failure, train: Train[Any, Any], junctions: str | None

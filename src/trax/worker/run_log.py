@@ -7,6 +7,7 @@ import math
 import time
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from trax.errors import RowsRefused, StoreError
@@ -102,7 +103,7 @@ class RunLog:
         if self._writer is None or not self._capture.is_attached:
             self._start(store)
         run.store = store
-        run.began = began = time.perf_counter()
+        run.began = began = perf_counter()
         run.stop_check_at = began + CHECK_SECONDS
         self._running[run.metadata_id] = run
         writer = self._writer

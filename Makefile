@@ -30,7 +30,7 @@ help:
 	@echo "make hooks   install a git hook that runs the checks before each commit"
 	@echo "make fmt     format the code"
 	@echo "make bench   run the benchmarks and print figures and goals; ARGS=--help lists them, and"
-	@echo "             ARGS=report writes docs/benchmarks.md from the latest figures"
+	@echo "             ARGS=report writes docs/reference/benchmarks.md from the latest figures"
 	@echo "make soak    run a fleet under load and faults for MINUTES=30; check that nothing grows, is lost or fails"
 	@echo "make locks   pin new dependencies, or with UPGRADE=1 the newest allowed versions of all"
 

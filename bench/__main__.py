@@ -22,7 +22,7 @@ BENCHES = {
     "peers": "all systems compared: drain, enqueue, pickup (--jobs, --rounds, --only)",
     "public": "scenarios of the public queue benchmark, with PgQueuer (--only, also for scenarios)",
     "plans": "pages and indexes that statements use in a database of 10 M records; counted, not timed",
-    "cost": "what a job and an idle server cost PostgreSQL; counted, not timed; writes docs/cost.md",
+    "cost": "what a job and an idle server cost PostgreSQL; counted, not timed; writes reference/cost.md",
     "cleanup": "whether history stays small while jobs end at 5,000 a second (--minutes)",
     "admission": "one dispatch cycle with a large backlog of a full group, from 1 k to 1 M entries",
     "engines": "handing runs over to each engine, compared with the engine used without Trax (--rounds)",
@@ -35,7 +35,7 @@ REPORT = "report"
 
 def main() -> None:
     usual = Options()
-    listed = BENCHES | {REPORT: "write docs/benchmarks.md from the latest figures"}
+    listed = BENCHES | {REPORT: "write docs/reference/benchmarks.md from the latest figures"}
     parser = ArgumentParser(
         prog="python -m bench",
         description="\n".join(f"{name:<11}{what}" for name, what in listed.items()),

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PAGE: Final = Path(__file__).parent.parent / "docs" / "cost.md"
+PAGE: Final = Path(__file__).parent.parent / "docs" / "reference" / "cost.md"
 JOBS: Final = 100
 WARM: Final = 2
 """The number of batches before the one that is counted: the first ones prepare what later ones use."""

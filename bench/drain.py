@@ -18,6 +18,8 @@ from bench.runner import MICROSECONDS, Drain, drain, idle_share
 from bench.servers import Servers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bench.ceiling import Transaction
 
 WIDTHS: Final = (28, 22, 18, 16, 14)
@@ -138,19 +140,25 @@ def _show(figures: dict[str, list[Drain]]) -> None:
 
 def _compare(sheet: Sheet, figures: dict[str, list[Drain]]) -> None:
     """Print the goals."""
-    for name, wanted in GOALS_BESIDE_PEER.items():
-        if theirs := figures.get(BESIDE[name]):
-            times = ratios(_rates(figures[name]), _rates(theirs))
-            sheet.goal_at_least(f"{name}, beside {BESIDE[name]}", times, wanted, ".2f", " x")
+    add_drain_goals(sheet, figures)
     on = figures[ON]
     sheet.goal_at_least("limits on, of the bare SQL", ratios(_rates(on), _rates(figures[BARE])), 0.75, ".0%")
-    sheet.goal_at_most("Python for each job", [one.worker_us for one in on], 30, ".0f", " µs")
-    sheet.goal_at_most("server for each job", [one.server_us for one in on], 40, ".0f", " µs")
-    sheet.goal_at_most("WAL for each job", [one.wal_bytes or 0 for one in on], 1_000, ",.0f", " bytes")
     cost = [1 - one for one in ratios(_rates(on), _rates(figures[OFF]))]
     sheet.goal_at_most("cost of limits", cost, 0.15, ".0%")
     sheet.goal_at_least("sync trains", _rates(figures[SYNC]), 6_000, unit="/s")
     sheet.goal_at_least("SQLite, limits on", _rates(figures[FILE_ON]), 15_000, unit="/s")
+
+
+def add_drain_goals(sheet: Sheet, figures: Mapping[str, list[Drain]]) -> None:
+    """The goals about figures that `peers` measures, too."""
+    for name, wanted in GOALS_BESIDE_PEER.items():
+        if (ours := figures.get(name)) and (theirs := figures.get(BESIDE[name])):
+            times = ratios(_rates(ours), _rates(theirs))
+            sheet.goal_at_least(f"{name}, beside {BESIDE[name]}", times, wanted, ".2f", " x")
+    on = figures[ON]
+    sheet.goal_at_most("Python for each job", [one.worker_us for one in on], 30, ".0f", " µs")
+    sheet.goal_at_most("server for each job", [one.server_us for one in on], 40, ".0f", " µs")
+    sheet.goal_at_most("WAL for each job", [one.wal_bytes or 0 for one in on], 1_000, ",.0f", " bytes")
 
 
 def _rates(rounds: list[Drain]) -> list[float]:

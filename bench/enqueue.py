@@ -37,12 +37,16 @@ def main(options: Options) -> None:
         for which in Intake._fields:
             row(f"{name}, {which}", f"{spread([getattr(one, which) for one in taken])}/s", widths=WIDTHS)
     if theirs := figures.get(PGQUEUER.name):
-        for which, wanted in GOALS.items():
-            mine, other = ([getattr(one, which) for one in taken] for taken in (figures[TRAX.name], theirs))
-            name = f"{which} enqueue, beside PgQueuer"
-            sheet.goal_at_least(name, ratios(mine, other), wanted, ".2f", " x")
+        add_enqueue_goals(sheet, figures[TRAX.name], theirs)
     sheet.figures = {name: [one._asdict() for one in taken] for name, taken in figures.items()}
     sheet.save()
+
+
+def add_enqueue_goals(sheet: Sheet, ours: list[Intake], theirs: list[Intake]) -> None:
+    for which, wanted in GOALS.items():
+        mine, other = ([getattr(one, which) for one in taken] for taken in (ours, theirs))
+        name = f"{which} enqueue, beside PgQueuer"
+        sheet.goal_at_least(name, ratios(mine, other), wanted, ".2f", " x")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ LATEST: Final = Path(__file__).parent.parent / "dist" / "bench"
 PUBLISHED: Final = Path(__file__).parent / "results"
 """The figures that the page shows."""
 GIBIBYTE: Final = 1024**3
+TODAY: Final = f"{datetime.now(UTC):%Y-%m-%d}"
+"""The day on which this run began: all its benchmarks have the same."""
 
 
 def spread(figures: Sequence[float], form: str = ",.0f") -> str:
@@ -52,10 +54,11 @@ class Sheet:
     def __init__(self, bench: str, options: Options) -> None:
         self._bench = bench
         self._is_saved = not options.quick
-        self._head = {"bench": bench, "at": f"{datetime.now(UTC):%Y-%m-%d}", "machine": describe_machine()}
+        self._head = {"bench": bench, "at": TODAY, "machine": describe_machine()}
         earlier = (load_results(LATEST, bench) if options.only else None) or {}
+        earlier = earlier if earlier.get("at") == TODAY else {}
         self.figures: dict[str, Any] = earlier.get("figures", {})
-        """The figures of contenders that were not chosen this time are kept."""
+        """The figures of contenders that were not chosen this time are kept, if they are of the same day."""
         self.versions: dict[str, str] = earlier.get("versions", {})
         self._goals: list[dict[str, Any]] = []
 

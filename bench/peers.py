@@ -7,10 +7,13 @@ from statistics import median
 from typing import Any, Final
 
 from bench.children import ChildFailed
-from bench.contenders import ALL, Contender, available
+from bench.contenders import ALL, PGQUEUER, TRAX, Contender, available
+from bench.drain import ON, ON_2, PEER, PEER_2, add_drain_goals
+from bench.enqueue import add_enqueue_goals
 from bench.figures import Sheet, percentile, row, spread
 from bench.options import Options
-from bench.runner import Drain, drain, pick_up, take_in, team
+from bench.pickup import add_pickup_goal
+from bench.runner import Drain, Intake, drain, pick_up, take_in, team
 from bench.servers import Servers
 
 WIDTHS: Final = (26, 26, 12, 12, 10, 26, 24, 10)
@@ -43,6 +46,8 @@ def main(options: Options) -> None:
     )
     for name, found in figures.items():
         _show(name, found)
+    if (ours := figures.get(TRAX.name)) and (theirs := figures.get(PGQUEUER.name)):
+        add_goals(sheet, ours, theirs)
     sheet.figures |= figures
     sheet.save()
 
@@ -99,6 +104,17 @@ def _show(name: str, found: Figures) -> None:
         f"{percentile(times, 0.5):.1f}",
         widths=WIDTHS,
     )
+
+
+def add_goals(sheet: Sheet, ours: Figures, theirs: Figures) -> None:
+    """The goals of `drain`, `enqueue` and `pickup` that concern the same figures."""
+    rounds = {ON: ours["drain"], PEER: theirs["drain"]}
+    if "drain 2" in ours:
+        rounds |= {ON_2: ours["drain 2"], PEER_2: theirs["drain 2"]}
+    add_drain_goals(sheet, {name: [Drain(**one) for one in each] for name, each in rounds.items()})
+    add_enqueue_goals(sheet, *([Intake(**one) for one in each["intake"]] for each in (ours, theirs)))
+    times = ([one for each in found["pickup"] for one in each] for found in (ours, theirs))
+    add_pickup_goal(sheet, *(percentile(each, 0.5) for each in times))
 
 
 if __name__ == "__main__":

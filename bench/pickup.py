@@ -34,10 +34,13 @@ def main(options: Options) -> None:
     for name, figure in figures.items():
         row(name, f"{figure['p50']:.1f} ms", f"{figure['p99']:.1f} ms", widths=WIDTHS)
     if theirs := figures.get(PGQUEUER.name):
-        mine = figures[TRAX.name]["p50"]
-        sheet.goal_at_most("p50, beside PgQueuer", [mine], theirs["p50"], ".1f", " ms")
+        add_pickup_goal(sheet, figures[TRAX.name]["p50"], theirs["p50"])
     sheet.figures = dict(figures)
     sheet.save()
+
+
+def add_pickup_goal(sheet: Sheet, ours: float, theirs: float) -> None:
+    sheet.goal_at_most("pickup p50, beside PgQueuer", [ours], theirs, ".1f", " ms")
 
 
 if __name__ == "__main__":

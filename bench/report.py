@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md and its charts from the figures of the last runs."""
+"""Write docs/reference/benchmarks.md and its charts from the figures of the last runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 TEMPLATE: Final = Path(__file__).with_name("benchmarks.template.md")
-PAGE: Final = PROJECT / "docs" / "benchmarks.md"
+PAGE: Final = PROJECT / "docs" / "reference" / "benchmarks.md"
 PICTURES: Final = PROJECT / "docs" / "pictures"
 BENCHES: Final = ("peers", "drain", "enqueue", "pickup", "load", "public", "cleanup", "idle")
 NO_FIGURES: Final = (
@@ -59,22 +59,38 @@ CLEANUP: Final = """## History that is deleted at the rate at which it grows
 
 For {minutes:.0f} min the database wrote {inserted:,.0f} ended jobs per second, and the cleanup of a server
 deleted each of them {retention} s later: {deleted:,.0f} per second. Meanwhile {admitted:,} jobs were queued
-and admitted. Sizes are compared with those when deletes had first caught up. `trax verify` had {findings}
-findings in what was kept.
+and admitted. The goals above compare sizes with those when deletes had first caught up.
 
 """
 Results = dict[str, Any]
 
 
 def main(_options: Options) -> None:
+    """Publish the latest figures. Those of an earlier day are dropped: they may be of older code."""
     for name in BENCHES:
         if latest := load_results(LATEST, name):
             save_results(PUBLISHED, name, latest)
-    results = {name: found for name in BENCHES if (found := load_results(PUBLISHED, name))}
-    for file, text in build_charts(results).items():
-        (PICTURES / file).write_text(text, encoding="utf-8")
+    results = select_newest_day(load_published())
+    for name in set(BENCHES) - results.keys():
+        (PUBLISHED / f"{name}.json").unlink(missing_ok=True)
+    charts = build_charts(results)
+    for chart in CHARTS:
+        if chart.file in charts:
+            (PICTURES / chart.file).write_text(charts[chart.file], encoding="utf-8")
+        else:
+            (PICTURES / chart.file).unlink(missing_ok=True)
     PAGE.write_text(build_page(results), encoding="utf-8")
     print(f"{PAGE.relative_to(PROJECT)}, from {', '.join(results) or 'no figures: no benchmark was run'}")
+
+
+def load_published() -> Results:
+    return {name: found for name in BENCHES if (found := load_results(PUBLISHED, name))}
+
+
+def select_newest_day(results: Results) -> Results:
+    """The results of the newest day: figures of two days on one page contradict each other."""
+    newest = max((found["at"] for found in results.values()), default="")
+    return {name: found for name, found in results.items() if found["at"] == newest}
 
 
 def build_page(results: Results) -> str:
@@ -97,7 +113,9 @@ def _conditions(results: Results) -> str:
         for name, found in results.items()
     ]
     heads = ["Run", "On", "Processor", "Memory", "System", "Load before", "Versions"]
-    return "## Machine and versions\n\n" + _table(heads, rows)
+    missing = ", ".join(f"`{name}`" for name in BENCHES if name not in results)
+    note = f"\nNot measured in this run: {missing}.\n" if missing else ""
+    return "## Machine and versions\n\n" + _table(heads, rows) + note
 
 
 def _format_versions(versions: dict[str, str]) -> str:
@@ -108,7 +126,7 @@ def _peers(figures: Results) -> str:
     lines = ["## Compared with others\n"]
     for chart in CHARTS:
         alternative = f"{chart.title}, {chart.unit}: the table below has the same figures"
-        lines.append(f"![{alternative}](pictures/{chart.file})\n")
+        lines.append(f"![{alternative}](../pictures/{chart.file})\n")
     rows = [_peer_row(one.name, figures[one.name]) for one in ALL if one.name in figures]
     missing = [one.name for one in ALL if one.name not in figures]
     lines.append(_table(HEADS, rows))
@@ -136,12 +154,12 @@ def _peer_row(name: str, found: Results) -> list[str]:
 
 
 def _goals(results: Results) -> str:
-    rows = [
-        [each["name"], each["figure"], each["goal"], "yes" if each["met"] else "**no**"]
-        for found in results.values()
-        for each in found["goals"]
-    ]
-    if not rows:
+    goals: dict[str, list[str]] = {}
+    for found in results.values():
+        for each in found["goals"]:
+            row = [each["name"], each["figure"], each["goal"], "yes" if each["met"] else "**no**"]
+            goals.setdefault(each["name"], row)  # `peers` comes first: its figures are in the table above
+    if not goals:
         return ""
     idle = results.get("drain", {}).get("figures", {}).get("idle share")
     share = (
@@ -149,7 +167,7 @@ def _goals(results: Results) -> str:
         if idle
         else ""
     )
-    return "## Our goals\n\n" + _table(["", "Measured", "Goal", "Met"], rows) + share
+    return "## Our goals\n\n" + _table(["", "Measured", "Goal", "Met"], list(goals.values())) + share
 
 
 def _load(figures: Results) -> str:
@@ -200,10 +218,7 @@ def _public_row(scenario: str, name: str, found: Results) -> list[str]:
 
 
 def _cleanup(figures: Results) -> str:
-    sizes = [
-        [name, f"{size / 1e6:,.0f} MB", f"{figures['growth'][name]:.2f} x"]
-        for name, size in figures["sizes"].items()
-    ]
+    sizes = [[name, f"{size / 1e6:,.0f} MB"] for name, size in figures["sizes"].items()]
     visits = [
         [f"visit to the gate, {name}", *(_milliseconds(1e3 * found[when]) for when in ("alone", "beside"))]
         for name, found in figures["visits"].items()
@@ -214,10 +229,9 @@ def _cleanup(figures: Results) -> str:
         deleted=figures["deleted a second"],
         retention=cleanup.RETENTION_SECONDS,
         admitted=figures["admitted"],
-        findings=figures["findings"],
     )
     tables = (
-        (["", "At the end", "Largest, over its steady size"], sizes),
+        (["", "At the end"], sizes),
         (["", "Alone, ms", "Beside, ms"], visits),
     )
     return text + "\n".join(_table(*each) for each in tables)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 PROJECT = Path(__file__).parent.parent
 REQUIREMENTS = PROJECT / "requirements"
-LOCKS = ("core.txt", "extras.txt", "dev.txt", "uv.txt")
+LOCKS = ("core.txt", "extras.txt", "dev.txt", "uv.txt", "docs.txt", "bench.txt")
 PYPROJECT = PROJECT / "pyproject.toml"
 BIN = Path(sys.executable).parent
 

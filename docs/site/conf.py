@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).parent.parent.parent
-SECTION = re.compile(r"^## Where to read on\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"\]\((?!\w+:)([\w./-]+)\.md(?:#[\w-]+)?\)")
+LINK = re.compile(r"\]\((?!\w+:|\.\.)([\w./-]+)\.md(?:#[\w-]+)?\)")
+INDEX = "docs/index"
 OUTSIDE = re.compile(r"\]\((?!\w+:|#)([^)\s]*?)(#[^)\s]+)?\)")
 
 project = "Trax"
@@ -18,7 +18,7 @@ pyproject = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8
 version = release = pyproject["project"]["version"]
 extensions = ["myst_parser"]
 root_doc = "README"
-include_patterns = ["*.md", "docs/*.md", "docs/reference/*.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/*/*.md"]
 html_theme = "furo"
 html_title = f"Trax {version}"
 html_copy_source = False
@@ -29,22 +29,25 @@ nitpicky = True
 
 
 def add_contents(_app: Any, page: str, source: list[str]) -> None:
-    """Let the README's list of pages be the contents of the site, so that there is one list to keep."""
+    """Let the indexes be the contents of the site: the sections, and the pages of each section."""
     if page == root_doc:
-        pages = list(dict.fromkeys([*LINK.findall(contents(source[0])), *others()]))
-        source[0] += "\n\n```{toctree}\n:hidden:\n\n" + "\n".join(pages) + "\n```\n"
+        sections = LINK.findall((PROJECT / f"{INDEX}.md").read_text(encoding="utf-8"))
+        sections = [f"docs/{section}" for section in sections if section.endswith("/index")]
+        source[0] += contents([INDEX, *sections], caption="Documentation") + contents(
+            others(), caption="Project"
+        )
+    elif page.endswith("/index") and page != INDEX:
+        source[0] += contents(list(dict.fromkeys(LINK.findall(source[0]))))
 
 
-def contents(readme: str) -> str:
-    found = SECTION.search(readme)
-    return found[1] if found else readme
+def contents(pages: list[str], caption: str = "") -> str:
+    head = f":caption: {caption}\n" if caption else ""
+    return "\n\n```{toctree}\n:hidden:\n" + head + "\n" + "\n".join(pages) + "\n```\n"
 
 
 def others() -> list[str]:
-    """Pages that the README's list does not name one by one."""
-    folders = [PROJECT / "docs", PROJECT / "docs" / "reference", PROJECT]
-    pages = [path.relative_to(PROJECT) for folder in folders for path in sorted(folder.glob("*.md"))]
-    return [str(page.with_suffix("")) for page in pages if page.stem != root_doc]
+    """The pages beside the README."""
+    return [page.stem for page in sorted(PROJECT.glob("*.md")) if page.stem != root_doc]
 
 
 def name_files(_app: Any, page: str, source: list[str]) -> None:

@@ -170,7 +170,8 @@ PLAIN: Final = re.compile(
     re.VERBOSE,
 )
 """A well-formed URL, in which the position of the password is certain."""
-URL_IN_TEXT: Final = re.compile(r"[A-Za-z][\w+.-]*://[^\s\"'<>]*")
+URL_IN_TEXT: Final = re.compile(r"[A-Za-z][\w+.-]{0,30}://[^\s\"'<>]*")
+"""A URL in other text. Text comes from outside: an unbounded scheme would take quadratic time."""
 CLEAR_PASSWORD: Final = re.compile(r"(://[^\s:/?#]*:)(?:[^\s/?#]+|(?!\d+[/?#])\S+)@")
 """The password of a URL in other text; a slash in it is one if no port number precedes it."""
 SHORTEST_SEARCHED: Final = 4
@@ -206,7 +207,9 @@ def mask_urls(text: str) -> str:
 
 
 def _mask_clear_url(url: str) -> str:
-    return _mask_fields(CLEAR_PASSWORD.sub(rf"\1{URL_MASK}@", url))
+    """The pattern searches no further than to the last `@`, where it ends: in all it takes linear time."""
+    before, at, after = url.rpartition("@")
+    return _mask_fields(CLEAR_PASSWORD.sub(rf"\1{URL_MASK}@", before + at) + after)
 
 
 def holds_url_password(text: str) -> bool:

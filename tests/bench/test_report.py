@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-import pytest
-
-from bench import report
+from bench import peers, report
 from bench.charts import Line, Value, draw_bars
 from bench.contenders import ALL
-from bench.figures import PUBLISHED, load_results
+from bench.figures import Sheet
+from bench.options import Options
 
-RESULTS = {name: found for name in report.BENCHES if (found := load_results(PUBLISHED, name))}
+if TYPE_CHECKING:
+    import pytest
+
+RESULTS = report.load_published()
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -22,9 +24,14 @@ def test_the_page_is_current() -> None:
     )
 
 
-@pytest.mark.parametrize(("file", "text"), report.build_charts(RESULTS).items())
-def test_a_chart_is_current(file: str, text: str) -> None:
-    assert (report.PICTURES / file).read_text(encoding="utf-8") == text, "run `make bench ARGS=report`"
+def test_the_charts_are_current() -> None:
+    drawn = {path.name: path.read_text(encoding="utf-8") for path in report.PICTURES.glob("benchmark-*.svg")}
+
+    assert drawn == report.build_charts(RESULTS), "run `make bench ARGS=report`"
+
+
+def test_all_published_figures_are_of_one_day() -> None:
+    assert report.select_newest_day(RESULTS) == RESULTS, "run `make bench ARGS=report`"
 
 
 def test_the_page_says_what_each_of_them_does_for_a_job() -> None:
@@ -74,7 +81,49 @@ def test_a_system_that_lost_jobs_or_did_not_end_is_shown_as_such() -> None:
     ) in page
 
 
-def test_the_sizes_after_a_cleanup_are_shown_beside_those_it_kept_steady() -> None:
+def test_figures_of_an_earlier_day_are_not_shown_beside_newer_ones() -> None:
+    old, new = {"at": "2027-02-28"}, {"at": "2027-03-01"}
+
+    assert report.select_newest_day({"peers": old, "drain": new, "idle": new}) == {"drain": new, "idle": new}
+    assert report.select_newest_day({}) == {}
+
+
+def test_a_goal_stands_once_with_the_figure_of_the_table_of_peers() -> None:
+    head: dict[str, Any] = {"at": "2027-03-01", "machine": {}, "versions": {}, "figures": {}}
+    name = "bulk enqueue, beside PgQueuer"
+    goal = {"name": name, "goal": "at least 1.50 x", "met": True}
+    results = {
+        "peers": head | {"goals": [goal | {"figure": "1.71 x"}]},
+        "enqueue": head | {"goals": [goal | {"figure": "1.55 x"}]},
+    }
+
+    page = report.build_page(results)
+
+    assert page.count(name) == 1
+    assert "1.71 x" in page
+
+
+def test_the_run_of_all_peers_has_the_goals_beside_pgqueuer(capsys: pytest.CaptureFixture[str]) -> None:
+    def figures(rate: float) -> dict[str, list[Any]]:
+        drained = {"rate": rate, "worker_us": 8.0, "server_us": 18.0, "wal_bytes": 976.0}
+        intake = {"bulk": 4 * rate, "single": rate / 10}
+        return {"drain": [drained], "drain 2": [drained], "intake": [intake], "pickup": [[1e5 / rate]]}
+
+    peers.add_goals(Sheet("peers", Options(quick=True)), figures(30_000.0), figures(15_000.0))
+
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
+        "met     limits on, 1 process, beside PgQueuer, 1 process: 2.00 x, goal at least 1.50 x",
+        "met     limits on, 2 processes, beside PgQueuer, 2 processes: 2.00 x, goal at least 1.20 x",
+        "met     Python for each job: 8 µs, goal at most 30 µs",
+        "met     server for each job: 18 µs, goal at most 40 µs",
+        "met     WAL for each job: 976 bytes, goal at most 1,000 bytes",
+        "met     bulk enqueue, beside PgQueuer: 2.00 x, goal at least 1.50 x",
+        "met     single enqueue, beside PgQueuer: 2.00 x, goal at least 1.00 x",
+        "met     pickup p50, beside PgQueuer: 3.3 ms, goal at most 6.7 ms",
+    ]
+
+
+def test_the_sizes_at_the_end_of_a_cleanup_are_shown() -> None:
     figures = {
         "seconds": 1_800.0,
         "inserted a second": 5_000.0,
@@ -82,13 +131,11 @@ def test_the_sizes_after_a_cleanup_are_shown_beside_those_it_kept_steady() -> No
         "admitted": 35_012,
         "visits": {"p99": {"alone": 0.0041, "beside": 0.0095}},
         "sizes": {"metadata": 1_250_000_000},
-        "growth": {"metadata": 1.037},
-        "findings": 0,
     }
     head: dict[str, Any] = {"at": "2027-03-01", "machine": {}, "versions": {}, "goals": []}
 
     page = report.build_page({"cleanup": head | {"figures": figures}})
 
     assert "For 30 min the database wrote 5,000 ended jobs per second" in page
-    assert "| metadata | 1,250 MB | 1.04 x |" in page
+    assert "| metadata | 1,250 MB |" in page
     assert "| visit to the gate, p99 | 4.1 | 9.5 |" in page

@@ -106,7 +106,7 @@ async def test_the_page_works_as_it_is_written(
     cluster: Cluster, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the address of the database is another one; Ray finds the cluster as its users say it."""
-    page = (PROJECT / "docs" / "ray-workers.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "how-to" / "run-trains-on-ray.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     written = shown.replace("postgresql://jobs@db/jobs", postgres_url)
     (tmp_path / "jobs.py").write_text(written, encoding="utf-8")

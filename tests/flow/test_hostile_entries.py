@@ -94,7 +94,9 @@ REFUSED: dict[str, dict[str, str]] = {
     "parked for ever": {"parked": "'work'", "parked_at": "'infinity'", "ready": "false"},
     "a timeout below zero": {"timeout_seconds": "-1"},
     "an endless timeout": {"timeout_seconds": "1e300"},
+    "parked and ready": {"parked": "'work'", "parked_at": "'2027-03-01T12:00:00.000000Z'"},
     "an attempt below one": {"attempt": "0"},
+    "a dispatch below zero": {"dispatch_attempts": "-1"},
     "a priority beyond all": {"priority": "32"},
     "a group priority beyond all": {"group_priority": "32"},
 }
@@ -108,6 +110,33 @@ async def test_the_database_refuses_an_entry_beyond_all_bounds(
         await attacked.insert(**values)
 
     assert await attacked.app.work_queue.list() == []
+
+
+REFUSED_GROUPS = {
+    "a long name": {"name": LONG},
+    "retired for ever": {"retired_at": "'infinity'"},
+    "edited for ever": {"edited_at": "'infinity'"},
+    "a priority to apply that was never changed": {"apply_priority_at": "'2027-03-01T12:00:00.000000Z'"},
+}
+
+
+@pytest.mark.parametrize("values", REFUSED_GROUPS.values(), ids=REFUSED_GROUPS)
+async def test_the_database_refuses_a_group_that_would_stop_the_manager(
+    attacked: Attacked, values: dict[str, str]
+) -> None:
+    store = await attacked.app.context.store.open()
+
+    with pytest.raises(RowsRefused):
+        await store.call(insert_group, values)
+
+    assert await attacked.app.groups.list() == []
+
+
+def insert_group(connection: Connection, values: dict[str, str]) -> None:
+    moment = "'2027-03-01T12:00:00.000000Z'"
+    row = {"name": "'attack'", "created_at": moment, "updated_at": moment, **values}
+    table = tables(connection).manifest_group.fullname
+    connection.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(row.values())})"))
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.support.engine_and_model import ALL, NAMES, EngineAndModel, Turn
-from tests.support.fault_proxy import COMMIT_FAULTS, fault_proxy
+from tests.support.fault_proxy import COMMIT_FAULTS, Fault, fault_proxy
 from tests.support.faults import ENDS, MANIFESTS, TRAINS, Site
 from tests.support.model import Plan, What
 from tests.support.stepwise import Engine
@@ -35,7 +35,6 @@ from trax.records.worker import HeartbeatStreak
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from tests.support.fault_proxy import Fault
 
 QUIET: Final = settings(
     deadline=None,
@@ -58,6 +57,8 @@ hows: st.SearchStrategy[What] = st.sampled_from(
     ["success", "success", "success", "failure", "failure", "failure", "given_up", "cancelled", "cancelled"]
 )
 faults = st.sampled_from([None, None, None, *COMMIT_FAULTS])
+repeated = st.sampled_from([None, None, None, *COMMIT_FAULTS, Fault.DOUBLED])
+"""Faults of what a server tries again: it may also arrive twice."""
 turns = st.builds(
     Turn,
     minutes=st.sampled_from([0, 0, 1, 2, 5, 7, 10, 20, 40, 61, 7 * 60, 24 * 60, 3 * 24 * 60]),
@@ -261,7 +262,7 @@ class AnyFault(RuleBasedStateMachine):
         self.site.watch = None
 
     @precondition(lambda self: self.site.held)
-    @rule(data=st.data(), how=st.sampled_from(sorted(ENDS)), fault=faults)
+    @rule(data=st.data(), how=st.sampled_from(sorted(ENDS)), fault=repeated)
     def end(self, data: st.DataObject, how: str, fault: Fault | None) -> None:
         run = data.draw(st.sampled_from(sorted(self.site.held)))
         if self.site.held[run].manifest == "parent":
@@ -269,7 +270,7 @@ class AnyFault(RuleBasedStateMachine):
         with self.site.fault(fault):
             self.site.end(run, how)
 
-    @rule(minutes=st.sampled_from([0, 1, 5, 25, 60 * 24]), takes=st.booleans(), fault=faults)
+    @rule(minutes=st.sampled_from([0, 1, 5, 25, 60 * 24]), takes=st.booleans(), fault=repeated)
     def go_on(self, minutes: int, takes: bool, fault: Fault | None) -> None:
         self.site.now += timedelta(minutes=minutes)
         with self.site.fault(fault):

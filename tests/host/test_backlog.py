@@ -59,12 +59,14 @@ class Desk:
         return {str(run.input): run for run in reversed(await self.app.executions.list())}
 
     async def begins(self, *letters: str) -> None:
-        while self.began != [*letters]:  # noqa: ASYNC110 - a slot begins a job in the next loop iterations
-            await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            while self.began != [*letters]:  # noqa: ASYNC110 - a slot begins a job in the next iterations
+                await asyncio.sleep(0)
 
 
 @pytest.fixture
-async def desk(url: str) -> AsyncGenerator[Desk]:
+async def desk(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Desk]:
+    monkeypatch.setattr(pool_module, "MAX_WAIT_SECONDS", 600.0)  # however slow this machine is
     desk = Desk(url)
     async with asyncio.timeout(60), desk.h:
         await desk.open()
@@ -115,8 +117,7 @@ async def test_runs_for_which_no_slot_becomes_free_go_back_to_the_queue(
     full_desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool_module, "MAX_WAIT_SECONDS", 0.0)
-    while full_desk.worker.load.prefetched:  # noqa: ASYNC110 - a timer of the worker gives them back
-        await asyncio.sleep(0)
+    full_desk.worker._pool._check_backlog()  # pyright: ignore[reportPrivateUsage]
     await full_desk.worker.flush()
 
     runs = await full_desk.runs()
@@ -126,6 +127,42 @@ async def test_runs_for_which_no_slot_becomes_free_go_back_to_the_queue(
 
     elsewhere = await full_desk.h.work()
     assert (await full_desk.app.dead_letters.list(), elsewhere) == ([], 0)
+
+
+async def test_a_run_whose_time_limit_is_over_before_it_begins_goes_back_uncounted(desk: Desk) -> None:
+    pool = desk.worker._pool  # pyright: ignore[reportPrivateUsage]
+    pool.resize(2)
+    for letter in ("one", "two"):
+        await desk.app.queue(desk.sign, letter)
+    assert len((await desk.visit(ahead=0)).claimed) == 2
+    pool.resize(1)
+    await desk.begins("one")
+
+    await desk.h.advance(hours=9)
+    await desk.worker.send_heartbeat()
+    await desk.h.cycle("manifest_manager")
+    await desk.worker.send_heartbeat()
+    await desk.worker.drain(30)
+
+    runs = await desk.runs()
+    assert (runs["one"].failure_exception, runs["two"].failure_exception) == ("Cancelled", "Interrupted")
+    assert "before it began" in str(runs["two"].failure_reason)
+    queued = {str(entry.input): entry.status for entry in await desk.app.work_queue.list(status="queued")}
+    assert queued["two"] == "queued"
+
+
+async def test_a_job_for_a_process_of_its_own_is_claimed_only_if_one_is_free(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu_names = frozenset({desk.sign.name})
+    monkeypatch.setattr(type(desk.app.trains), "cpu_names", property(lambda _: cpu_names))
+    desk.worker._pool.resize(3)  # pyright: ignore[reportPrivateUsage]
+    for letter in ("one", "two"):
+        await desk.app.queue(desk.sign, letter)
+
+    claimed = [len((await desk.visit()).claimed) for _ in range(2)]
+
+    assert claimed == [1, 0], "the worker has one process"
 
 
 async def test_jobs_that_never_wait_share_one_task(url: str) -> None:

@@ -17,6 +17,7 @@ from tests.support.waiting import until
 
 from trax import Trax
 from trax.errors import StoreError
+from trax.store.listen import open_connection
 from trax.store.store import OPEN_DIRECT_AFTER
 
 if TYPE_CHECKING:
@@ -110,6 +111,13 @@ def test_no_session_of_the_parent_ends_with_a_child(postgres_url: str) -> None:
     before, after = asyncio.run(main(app))
 
     assert before <= after
+
+
+def test_a_connection_that_a_child_closes_goes_on_in_the_parent(postgres_url: str) -> None:
+    with open_connection(postgres_url) as connection:
+        fork(connection.close).result()
+
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
 
 def test_a_child_runs_no_role_of_its_parent_and_wakes_it(url: str) -> None:

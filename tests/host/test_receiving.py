@@ -1,21 +1,25 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from trax import Metadata, NotFound, Trax, every
-from trax.errors import UnknownTrain
+from trax.errors import StoreUnavailable, UnknownTrain
 from trax.records import State
 from trax.remote.inline import Inline
+from trax.store.runs import claim
 from trax.store.schema import tables
 from trax.testing import Harness
+from trax.worker import pool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from trax import Train
+    from trax.remote.receiver import Receiver
     from trax.store import Connection
 
 
@@ -213,3 +217,86 @@ def _spoil_manifest(connection: Connection, external_id: str) -> None:
     manifest = tables(connection).manifest
     statement = manifest.update().where(manifest.c.external_id == external_id)
     connection.execute(statement.values(input='"seven"'))
+
+
+class Bench:
+    """A receiver with one slot, and a train whose runs end when told."""
+
+    def __init__(self, yard: Yard) -> None:
+        self.yard = yard
+        self.began: list[int] = []
+        self.gate = asyncio.Event()
+
+        @yard.app.train
+        async def build(number: int) -> None:
+            self.began.append(number)
+            await self.gate.wait()
+
+        self.build = build
+
+    async def claim_three(self, receiver: Receiver) -> list[int]:
+        ids = [(await self.yard.handed_over(self.build, number)).id for number in range(3)]
+        assert await receiver.claim_by_ids(ids) == [True] * 3
+        return ids
+
+    async def begins(self, *numbers: int) -> None:
+        async with asyncio.timeout(60):
+            while self.began != [*numbers]:  # noqa: ASYNC110 - a slot begins a run in the next iterations
+                await asyncio.sleep(0)
+
+
+async def test_runs_beyond_the_slots_wait_and_start_when_their_code_starts(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "MAX_WAIT_SECONDS", 0.0)
+    bench = Bench(yard)
+    async with yard.app.receiver(concurrency=1) as receiver:
+        ids = await bench.claim_three(receiver)
+        await bench.begins(0)
+        await yard.h.advance(hours=9)
+        waiting = await yard.app.executions.get(ids[1])
+
+        bench.gate.set()
+        await receiver.wait_until_idle()
+
+    assert (waiting.state, waiting.started_at) == (State.IN_PROGRESS, None)
+    records = [await yard.app.executions.get(run_id) for run_id in ids]
+    assert [record.state for record in records] == [State.COMPLETED] * 3, "none is handed over again"
+    starts = [record.started_at - record.created_at for record in records if record.started_at]
+    assert [start >= timedelta(hours=9) for start in starts] == [False, True, True]
+
+
+async def test_a_run_that_was_reassigned_while_it_waited_does_not_begin(yard: Yard) -> None:
+    bench = Bench(yard)
+    async with yard.app.receiver(concurrency=1) as receiver:
+        ids = await bench.claim_three(receiver)
+        await bench.begins(0)
+        store = await yard.app.context.store.open()
+        await store.call(_change, ids[1], state=State.CANCELLED, ended_at=yard.h.now)
+
+        bench.gate.set()
+        await receiver.wait_until_idle()
+
+    assert bench.began == [0, 2]
+    assert (await yard.app.executions.get(ids[1])).state == State.CANCELLED
+
+
+async def test_a_run_whose_start_cannot_be_recorded_goes_back_to_the_queue(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: Any, **_keywords: Any) -> bool:
+        raise StoreUnavailable("away")
+
+    bench = Bench(yard)
+    async with yard.app.receiver(concurrency=1) as receiver:
+        ids = await bench.claim_three(receiver)
+        await bench.begins(0)
+        monkeypatch.setattr(claim, "start_waiting", refuse)
+
+        bench.gate.set()
+        await receiver.wait_until_idle()
+
+    assert bench.began == [0]
+    records = [await yard.app.executions.get(run_id) for run_id in ids]
+    assert [record.failure_exception for record in records] == [None, "Interrupted", "Interrupted"]
+    assert len(await yard.app.work_queue.list(status="queued")) == 2

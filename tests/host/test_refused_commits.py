@@ -132,10 +132,14 @@ async def test_results_whose_commit_is_refused_are_written_when_it_is_not(
     assert sorted(ran) == list(range(8))
 
 
-async def test_a_schedule_goes_on_after_its_commits_were_refused(app: Trax, postgres_url: str) -> None:
+@pytest.mark.parametrize("code", ["54000", "23505"])
+async def test_a_schedule_goes_on_after_its_commits_were_refused(
+    app: Trax, postgres_url: str, code: str
+) -> None:
     async with Harness(app) as h:
         await app.manifests.schedule(app.trains.get("greet"), "daily", "Ada", every(days=1))
-        with refused_commits(postgres_url, "work_queue"), pytest.raises(StoreUnavailable):
+        refused = refused_commits(postgres_url, "work_queue", code=code)
+        with refused, pytest.raises(StoreError, match="no commit today"):
             await h.cycle("manifest_manager")
         await h.run_until_idle()
         runs = await app.executions.list(train="greet")

@@ -19,13 +19,14 @@ from trax.testing import postgres
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
     from sqlalchemy import Engine
 
 
 @pytest.fixture(scope="module")
-def server() -> Generator[PostgresDatabases]:
-    with postgres(settings={"max_prepared_transactions": "5"}) as address:
+def server(newest_binaries: Path) -> Generator[PostgresDatabases]:
+    with postgres(binaries=newest_binaries, settings={"max_prepared_transactions": "5"}) as address:
         yield PostgresDatabases(address)
 
 

@@ -104,16 +104,16 @@ def moves(table: Mapping[Any, frozenset[Any]]) -> set[tuple[str, str]]:
 
 
 def test_the_states_drawn_are_the_states_in_code() -> None:
-    page = (PROJECT / "docs" / "states.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "reference" / "states.md").read_text(encoding="utf-8")
 
     drawn = [set(ARROW.findall(drawing)) for drawing in DRAWING.findall(page)]
 
     assert drawn == [moves(STATE_MOVES), moves(QUEUE_MOVES), moves(DEAD_LETTER_MOVES)]
 
 
-@pytest.mark.parametrize("name", ["guarantees", "security"])
+@pytest.mark.parametrize("name", ["guarantees", "threat-model"])
 def test_a_page_names_tests_that_exist(name: str) -> None:
-    page = (PROJECT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "explanation" / f"{name}.md").read_text(encoding="utf-8")
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
 
     assert len(named) >= 20
@@ -122,7 +122,7 @@ def test_a_page_names_tests_that_exist(name: str) -> None:
 
 
 def test_every_promise_names_a_test() -> None:
-    page = (PROJECT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "explanation" / "guarantees.md").read_text(encoding="utf-8")
 
     assert len(re.findall(r"^## \d+\. ", page, re.MULTILINE)) == 12
     for promise in re.split(r"^## ", page, flags=re.MULTILINE)[1:13]:

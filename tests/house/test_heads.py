@@ -16,7 +16,7 @@ PACKAGE = Path(trax.__file__).parent
 HEADS = sorted(PACKAGE.rglob("__init__.py"))
 LISTED = re.compile(r"^ *(\w+(?:\.py|/)) {2,}\S", re.MULTILINE)
 MENTIONED = re.compile(r"`([\w.-]+(?:\.py|/))`")
-PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/glossary.md"]
+PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference/glossary.md"]
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 QUOTED = re.compile(r"`([\w.-][\w./-]*)`")
 FILE = re.compile(r"/|\.(py|md|toml|yaml|js|html|sql)$")
@@ -109,7 +109,7 @@ def test_every_package_has_a_section_in_the_architecture() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_leads_to_its_file(verb: str) -> None:
     """The glossary names a file, and its name or its line in the head of its package has the verb."""
-    glossary = (PROJECT / "docs/glossary.md").read_text(encoding="utf-8")
+    glossary = (PROJECT / "docs/reference/glossary.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \*\*(.+?)\*\* \|.*\| (.+?) \|$", glossary, re.MULTILINE)
     paths = [path for word, where in rows if word.lower().startswith(verb) for path in QUOTED.findall(where)]
 

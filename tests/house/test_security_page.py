@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.support.databases import PostgresDatabases
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "security.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "how-to" / "secure-an-installation.md"
 SQL = re.compile(r"^```sql\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ROLES = ("trax_owner", "trax_app", "trax_web", "trax_read")
 PASSWORDS: dict[str, str] = dict(zip(ROLES, ("one", "two", "three", "four"), strict=True))
@@ -141,3 +141,66 @@ def refuse(connection: psycopg.Connection[tuple[object, ...]], statement: str) -
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute(statement.encode())
     connection.rollback()
+
+
+ENTRY = {
+    "created_at": "now()",
+    "ready": "true",
+    "external_id": "'attack'",
+    "train": "'send'",
+    "input": "'\"eve\"'",
+    "origin": "'queue'",
+    "status": "'queued'",
+}
+"""What whoever may only queue can write into the queue."""
+GROUP = {"name": "'attack'", "created_at": "now()", "updated_at": "now()"}
+FORBIDDEN = {
+    "the place of a schedule": ("work_queue", {**ENTRY, "manifest_id": "1", "origin": "'schedule'"}),
+    "the place of a dead letter": ("work_queue", {**ENTRY, "dead_letter_id": "1"}),
+    "a run of others": ("work_queue", {**ENTRY, "metadata_id": "1"}),
+    "a time of dispatch": ("work_queue", {**ENTRY, "dispatched_at": "now()"}),
+    "a time of parking": ("work_queue", {**ENTRY, "parked_at": "now()"}),
+    "an attempt": ("work_queue", {**ENTRY, "attempt": "7"}),
+    "the largest id": ("work_queue", {**ENTRY, "id": "9223372036854775807"}),
+    "a priority that is applied for ever": ("manifest_group", {**GROUP, "apply_priority_at": "now()"}),
+    "a group that an operator has edited": ("manifest_group", {**GROUP, "edited_at": "now()"}),
+    "a group that is retired": ("manifest_group", {**GROUP, "retired_at": "now()"}),
+    "the largest id of a group": ("manifest_group", {**GROUP, "id": "9223372036854775807"}),
+}
+
+
+@pytest.mark.parametrize(("table", "values"), FORBIDDEN.values(), ids=FORBIDDEN)
+def test_who_may_only_queue_writes_nothing_that_belongs_to_servers(
+    address_of: Callable[[str], str], table: str, values: dict[str, str]
+) -> None:
+    columns, expressions = ", ".join(values), ", ".join(values.values())
+    insert = f"INSERT INTO trax.{table} ({columns}) VALUES ({expressions})"  # noqa: S608 - of constants
+    with psycopg.connect(address_of("trax_web")) as intruder:
+        refuse(intruder, insert)
+
+
+@pytest.mark.parametrize("role", ["trax_web", "trax_read"])
+async def test_who_may_not_run_jobs_locks_no_entry_of_others(
+    address_of: Callable[[str], str], role: str
+) -> None:
+    server = railway(address_of("trax_app"))
+    with psycopg.connect(address_of(role)) as intruder:
+        for strength in ("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"):
+            for table in ("work_queue", "metadata", "manifest", "manifest_group", "setting"):
+                refuse(intruder, f"SELECT * FROM trax.{table} FOR {strength}")  # noqa: S608
+
+        async with server:
+            entry = await server.queue("send", "ada")
+            assert (await entry.wait(timeout=30)).state == "completed"
+
+
+def test_the_key_of_a_job_that_has_not_ended_is_released_by_nobody(address_of: Callable[[str], str]) -> None:
+    web = railway(address_of("trax_web"))
+    held = web.sync.queue("send", "ada", unique="held")
+    with psycopg.connect(address_of("trax_web")) as intruder:
+        intruder.execute("SELECT trax.release_key(%s, 'held')", (held.id,))
+    with psycopg.connect(address_of("trax_read")) as reader:
+        refuse(reader, f"SELECT trax.release_key({held.id}, 'held')")
+
+    assert web.sync.queue("send", "grace", unique="held").id == held.id
+    web.close()

@@ -10,7 +10,9 @@ from tests.support.typed_page import Typist
 if TYPE_CHECKING:
     from tests.support.databases import PostgresDatabases
 
-TUTORIAL = (Path(__file__).parent.parent.parent / "docs" / "tutorial.md").read_text(encoding="utf-8")
+TUTORIAL = (Path(__file__).parent.parent.parent / "docs" / "tutorials" / "first-hour.md").read_text(
+    encoding="utf-8"
+)
 PARTS = re.split(r"^(?=## (?:Limits|From a file to PostgreSQL)$)", TUTORIAL, flags=re.MULTILINE)
 ITS_SERVER = "postgresql://trax@localhost/jobs"
 

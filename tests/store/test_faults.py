@@ -337,6 +337,20 @@ def test_any_error_of_a_driver_on_a_lost_connection_is_passing_with_an_unknown_o
     store.close()
 
 
+def test_an_error_that_hides_the_loss_of_its_connection_leaves_the_outcome_unknown(postgres_url: str) -> None:
+    def work(connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        driver.pgconn.finish()
+        raise psycopg.ProgrammingError("autocommit cannot be changed now")
+
+    store = Store(postgres_url)
+    with pytest.raises(StoreUnavailable) as lost:
+        store._connect({}, work)  # pyright: ignore[reportPrivateUsage]  # as for a statement alone
+    store.close()
+
+    assert lost.value.may_be_committed
+
+
 def test_an_error_that_ends_the_session_leaves_the_outcome_unknown() -> None:
     class Ended(psycopg.errors.AdminShutdown):
         @property

@@ -49,6 +49,8 @@ class Fault(Enum):
     DOUBLED = "the server gets it twice; the answer is that to the second one"
 
 
+ENQUEUES: Final = "INTO trax.work_queue"
+"""What no network sends twice, and no server could tell from two calls."""
 COMMIT_FAULTS: Final = (Fault.REFUSED, Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.CUT, Fault.SLOW)
 
 
@@ -85,7 +87,12 @@ class DrawnFaults:
             return None
         if not self._next:
             self._next = self._random.sample(self._faults, len(self._faults))
-        return self._next.pop()
+        fault = next(
+            (each for each in self._next if each is not Fault.DOUBLED or not unit.has(ENQUEUES)), None
+        )
+        if fault is not None:
+            self._next.remove(fault)
+        return fault
 
 
 class FaultProxy:

@@ -68,7 +68,7 @@ def page() -> str:
     return f"""\
 # Logs, spans and metrics
 
-What they are for, and how to get them, is said in [Watch it at work](../observability.md).
+[Monitor servers](../how-to/monitor-servers.md) says what they are for and how to get them.
 
 ## Loggers
 

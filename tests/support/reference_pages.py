@@ -1,4 +1,4 @@
-"""The pages of docs/reference/, made from what they describe.
+"""The pages of docs/reference/ that are made from the code.
 
 `python -m tests.support.reference_pages` writes them.
 """
@@ -41,17 +41,19 @@ def trains() -> str:
     return f"""\
 # Train options
 
-Keywords of `app.train(name, route, …)` and `@app.train(…)`; see [trains](../trains.md).
+Keywords of `app.train(name, route, …)` and `@app.train(…)`; see
+[Define a train](../how-to/define-a-train.md).
 
 {fields_table(TrainKeywords, defaults_of(TrainOptions))}
 ## Retry
 
-{said(Retry)} See [retries](../retries.md).
+{said(Retry)} See [Retry a job](../how-to/retry-a-job.md).
 
 {fields_table(Retry, defaults_of(Retry))}
 ## Hooks
 
-Of the app, for every train; a train has all but the last for itself. See [hooks](../hooks.md).
+Of the app, for every train; a train has all but the last for itself. See
+[Call a hook](../how-to/call-a-hook.md).
 
 {calls({f"app.{name}": getattr(Hooks, name) for name in HOOK_NAMES}, brief=True)}"""
 
@@ -61,8 +63,8 @@ def schedules() -> str:
 # Schedule options
 
 Keywords of `app.schedule`, `schedule_many`, `schedule_once`, `include` and `then_include`, and of the same
-verbs of `app.manifests`; see [schedules](../schedules.md). What is left out is left to the train, and then to
-the [settings](settings.md).
+verbs of `app.manifests`; see [Schedule a job](../how-to/schedule-a-job.md). What is left out is left to the
+train, and then to the [settings](settings.md).
 
 {fields_table(ScheduleKeywords)}
 ## When
@@ -73,7 +75,7 @@ the [settings](settings.md).
 {calls({"fire_all": fire_all})}
 ## When not
 
-For the option `exclude`; see [exclusions](../exclusions.md).
+For the option `exclude`; see [Exclude times](../how-to/exclude-times.md).
 
 {calls({f"exclude.{one}": getattr(exclude, one) for one in EXCLUSIONS})}
 Manifests can share their windows:
@@ -91,7 +93,7 @@ def queueing() -> str:
 # Queue options
 
 Keywords of `app.queue` and `app.sync.queue`, and but for `unique` of both `queue_many`; see
-[queue](../queue.md).
+[Queue a job](../how-to/queue-a-job.md).
 
 {fields_table(QueueKeywords)}"""
 
@@ -101,8 +103,8 @@ def groups() -> str:
 # Group options
 
 Keywords of `app.group(name, …)`, of `Group(name, …)` as the `group` of a schedule, and of
-`app.groups.update(name, …)`; see [limits](../limits.md). What is left out stays as it is, also what an
-operator has changed.
+`app.groups.update(name, …)`; see [Limit a group](../how-to/limit-a-group.md). What is left out stays as it
+is, also what an operator has changed.
 
 {fields_table(Group)}"""
 
@@ -140,34 +142,17 @@ def commands() -> str:
     return text.replace("# trax\n", "# The command line\n", 1).rstrip() + "\n"
 
 
-PAGES: Mapping[str, tuple[str, Callable[[], str]]] = {
-    "trains.md": ("Options of a train, `Retry`, hooks", trains),
-    "schedules.md": ("Options of a schedule, `every`, `cron`, exclusions, batches", schedules),
-    "queue.md": ("Options of `app.queue`", queueing),
-    "groups.md": ("Options of a group", groups),
-    "settings.md": ("Settings", settings_page.page),
-    "records.md": ("Attributes of records", records),
-    "errors.md": ("Errors", failures),
-    "observability.md": ("Loggers, spans and metrics", observability_page.page),
-    "commands.md": ("Every command and its options", commands),
+PAGES: Mapping[str, Callable[[], str]] = {
+    "trains.md": trains,
+    "schedules.md": schedules,
+    "queue.md": queueing,
+    "groups.md": groups,
+    "settings.md": settings_page.page,
+    "records.md": records,
+    "errors.md": failures,
+    "observability.md": observability_page.page,
+    "commands.md": commands,
 }
-
-INDEX = "index.md"
-NAMES_OF_PAGES = (INDEX, *PAGES)
-
-
-def index() -> str:
-    lines = "".join(f"- [{title}]({name})\n" for name, (title, _) in PAGES.items())
-    return f"""\
-# Reference
-
-Made from the code itself, so it is as the code is.
-
-{lines}"""
-
-
-def page(name: str) -> str:
-    return index() if name == INDEX else PAGES[name][1]()
 
 
 def said(thing: Any, *, whole: bool = False) -> str:
@@ -191,5 +176,5 @@ def _address(kind: type) -> str:
 
 
 if __name__ == "__main__":
-    for name in NAMES_OF_PAGES:
-        (FOLDER / name).write_text(page(name), encoding="utf-8")
+    for name, build in PAGES.items():
+        (FOLDER / name).write_text(build(), encoding="utf-8")

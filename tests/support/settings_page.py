@@ -10,7 +10,8 @@ HEAD = f"""\
 # Settings
 
 Every setting is a keyword of `Trax(…)`, an environment variable (`{PREFIX}` and the name in capitals), and,
-unless the table says otherwise, something an operator can [edit while servers run](../settings.md).
+unless the table says otherwise, something an operator can
+[edit while servers run](../how-to/change-a-setting.md).
 
 | Name | Default | Must be | An edit counts from | Meaning |
 |---|---|---|---|---|

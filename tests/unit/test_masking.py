@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,6 +22,7 @@ from trax.masking import (
     is_secret_name,
     mask_stored,
     mask_url,
+    mask_urls,
 )
 
 
@@ -329,3 +331,25 @@ def test_a_long_name_is_judged_and_never_kept() -> None:
     assert not any(map(is_secret_name, long))
     assert all(is_secret_name(f"{name}_password") for name in long)
     assert masking._is_known_secret.cache_info().currsize == kept
+
+
+LONG = 300_000
+HOSTILE_TEXTS = {
+    "a scheme that never ends": "a" * LONG + " ://",
+    "parts of a scheme": "a+" * (LONG // 2) + " ://",
+    "many schemes": "a://" * (LONG // 4),
+    "many users": "a" + "://x:" * (LONG // 5),
+    "users after a host": "a://b@" + "://x:" * (LONG // 5),
+    "ports": "a://b:1/" * (LONG // 8) + "@",
+    "fields": "a://b?x=" + "&a;b?" * (LONG // 5),
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+def test_a_long_text_is_masked_in_the_time_that_its_length_needs(text: str) -> None:
+    """In quadratic time it would be minutes, for each page that shows it."""
+    before = time.process_time()
+
+    mask_urls(text)
+
+    assert time.process_time() - before < 5

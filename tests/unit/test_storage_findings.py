@@ -23,7 +23,7 @@ from trax.inspect.storage import (
 from trax.store.schema.define import BUSY_TABLE
 from trax.store.storage import HeldSnapshot, IndexStorage, PostgresqlStorage, TableStorage
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "cost.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "cost.md"
 MEBIBYTE = 1024**2
 GIBIBYTE = 1024**3
 TABLE = TableStorage(

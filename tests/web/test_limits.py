@@ -253,6 +253,18 @@ async def test_a_visitor_gets_in_though_nobody_reads_the_answers_on_all_connecti
             one.close()
 
 
+async def test_a_visitor_gets_in_though_all_connections_have_asked_for_much_at_once(app: Trax) -> None:
+    async with served(app, connections=4, idle_seconds=600) as address:
+        many = [Caller(address, 500 * HEAD) for _ in range(8)]
+
+        visitor = Caller(address, HEAD)
+
+        assert b"200 OK" in await visitor.answer()
+        answers = [(await each.heard()).count(b"200 OK") for each in many]
+        visitor.close()
+    assert sum(answers) < 8 * 500
+
+
 async def test_a_visitor_gets_in_though_all_connections_are_half_open(
     app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,6 +1,6 @@
 """Findings of `trax db doctor` about tables and indexes: sizes, vacuum, snapshots, missing indexes.
 
-docs/cost.md has the expected values. Small tables are never reported: they cannot make a server slow.
+docs/reference/cost.md has the expected values. Small tables are never reported: they cannot make a server slow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""States, statuses and other enums of records, and the allowed transitions. See docs/states.md."""
+"""States, statuses and other enums of records, and the allowed transitions. See docs/reference/states.md."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from trax.errors import NotFound, StoreError, TraxError, UnknownTrain
 from trax.events import Topic
 from trax.records.worker import WorkerKind
 from trax.schedule.validate import SLOTS_OR_NONE
-from trax.store.runs.claim import claim_by_id, trains_of
+from trax.store.runs import claim
 from trax.worker import loop as worker_loops
 from trax.worker.worker import Worker
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from trax.engine.submitter import Submitter
+    from trax.records.result import RunResult
     from trax.store import Connection
     from trax.store.runs.claim import Claimed
+    from trax.worker.active_run import ActiveRun
     from trax.worker.app_context import AppContext
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import WriteResults
@@ -45,9 +47,13 @@ class ReceivingApp(Protocol):
 
 
 class Receiver(Worker):
-    """Claims runs by id. A run is executed once, however often and wherever it is handed over."""
+    """Claims runs by id. A run is executed once, however often and wherever it is handed over.
+
+    Runs beyond its slots wait here, and start when a slot becomes free: no other worker would get them.
+    """
 
     kind = WorkerKind.RECEIVER
+    _keeps_waiting = True
 
     def __init__(self, *args: Any, executor: RemoteExecutor | None = None, **more: Any) -> None:
         self._executor = executor
@@ -71,7 +77,7 @@ class Receiver(Worker):
         if self._is_stopping or self._has_missed_heartbeats():
             raise TraxError(f"worker {self.id} claims no runs: it is stopping, or missed its heartbeat")
         async with self._claims:
-            jobs, refused = await self._store.call(self._claim_ids, metadata_ids)
+            jobs, refused = await self._store.call(self._claim_ids, metadata_ids, self._pool.slots_to_fill)
             await self._pool.start(jobs)
         taken = {job.metadata_id for job in jobs}
         return [refused.get(run_id) or run_id in taken for run_id in metadata_ids]
@@ -99,19 +105,39 @@ class Receiver(Worker):
             return await super().flush(write)
 
     def _claim_ids(
-        self, connection: Connection, metadata_ids: Sequence[int]
+        self, connection: Connection, metadata_ids: Sequence[int], slots: int
     ) -> tuple[list[Claimed], dict[int, TraxError]]:
-        trains, known = trains_of(connection, metadata_ids), self._context.trains
+        named, known = claim.load_named(connection, metadata_ids), self._context.trains
         refused: dict[int, TraxError] = {
-            run_id: UnknownTrain(train, known.names_and_aliases)
-            for run_id, train in trains.items()
-            if train not in known
+            run.metadata_id: UnknownTrain(run.train, known.names_and_aliases)
+            for run in named
+            if run.train not in known
         }
-        absent = set(metadata_ids) - trains.keys()
+        absent = set(metadata_ids) - {run.metadata_id for run in named}
         refused |= {run_id: NotFound(f"there is no execution {run_id}") for run_id in absent}
-        fit, host = set(metadata_ids) - refused.keys(), self._context.identity.host
-        now = self._store.now(connection)
-        return claim_by_id(connection, fit, worker_id=self.id, host=host, now=now) if fit else [], refused
+        fit = [run.metadata_id for run in named if run.metadata_id not in refused]
+        if not fit:
+            return [], refused
+        host, now = self._context.identity.host, self._store.now(connection)
+        starting, waiting = fit[:slots], fit[slots:]
+        return claim.claim_by_id(
+            connection, starting, waiting, worker_id=self.id, host=host, now=now
+        ), refused
+
+    async def _execute(self, run: ActiveRun[Claimed]) -> RunResult:
+        """Record the start of a run that has waited for a slot before its code begins."""
+        if run.job.waited_seconds is None:
+            try:
+                if not await self._store.call(self._start_waiting, run.metadata_id):
+                    return self._runner.put_back_result(run.job, "it was reassigned before it began")
+            except StoreError as error:
+                return self._runner.put_back_result(run.job, f"its start could not be recorded: {error}")
+        return await self._runner.execute(run)
+
+    def _start_waiting(self, connection: Connection, metadata_id: int) -> bool:
+        return claim.start_waiting(
+            connection, metadata_id, worker_id=self.id, now=self._store.now(connection)
+        )
 
 
 @asynccontextmanager

@@ -27,7 +27,10 @@ class WebLimits:
     """
 
     connections: int = 1000
-    """Open connections; at most a quarter of the process's open-file limit."""
+    """Open connections; at most a quarter of the process's open-file limit.
+
+    While all are in use, each is closed after one response.
+    """
     head_seconds: float = 10.0
     """Timeout for the request line and headers; a tenth of it while all connections are in use."""
     body_seconds: float = 30.0

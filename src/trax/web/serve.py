@@ -204,9 +204,11 @@ class HttpConnection(H11Protocol):
         limits: WebLimits,
         all_open: set[HttpConnection],
         on_lost: Callable[[], None],
+        is_full: Callable[[], bool],
         **protocol_options: Any,
     ) -> None:
         super().__init__(**protocol_options)
+        self._is_full = is_full
         self._limits = limits
         self._all_open = all_open
         self._on_lost = on_lost
@@ -230,6 +232,12 @@ class HttpConnection(H11Protocol):
             if self.transport.is_closing():
                 return
             super().data_received(data[start : start + PIECE_BYTES])
+
+    def on_response_complete(self) -> None:
+        """While all connections are in use, each serves one request: who waits for one goes first."""
+        if self._is_full():
+            self.transport.close()  # once the client has read the response
+        super().on_response_complete()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -370,6 +378,7 @@ class WebServer(uvicorn.Server):
                 self._limits,
                 self._connections,
                 self._release_connection,
+                lambda: self._is_full,
                 config=self.config,
                 server_state=self.server_state,
                 app_state=self.lifespan.state,

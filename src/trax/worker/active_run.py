@@ -6,6 +6,7 @@ import asyncio
 import logging
 from datetime import timedelta
 from time import perf_counter
+from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from trax.errors import StoreError
@@ -16,7 +17,8 @@ from trax.train.run import TrainRun
 from trax.worker.run_log import CHECK_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Coroutine, Generator
+    from contextvars import Context
     from datetime import datetime
 
     from trax.store import Store
@@ -173,6 +175,7 @@ class Job(Protocol):
 
 
 JobT = TypeVar("JobT", bound=Job)
+T = TypeVar("T")
 
 
 class ActiveRun(RunProgress, Generic[JobT]):
@@ -228,3 +231,20 @@ class ActiveRun(RunProgress, Generic[JobT]):
 
     def __str__(self) -> str:
         return f"run {self.metadata_id} of train {self.job.train!r}"
+
+
+@coroutine
+def continue_in_context(
+    context: Context, steps: Coroutine[Any, Any, T], waits_for: Any
+) -> Generator[Any, Any, T]:
+    """Await the rest of a coroutine that waits for something, each of its steps in this context."""
+    while True:
+        step, argument = steps.send, None
+        try:
+            argument = yield waits_for
+        except BaseException as error:  # noqa: BLE001 - the coroutine decides what it means
+            step, argument = steps.throw, error
+        try:
+            waits_for = context.run(step, argument)
+        except StopIteration as end:
+            return end.value

@@ -247,8 +247,11 @@ class StopSignals:
 
 
 def claimer(context: AppContext, worker: Worker) -> Loop:
-    async def turn() -> None:
-        await worker.claim()
+    async def turn() -> float | None:
+        slots = worker.slots_to_fill
+        claimed = await worker.claim()
+        has_more = 0 < slots <= claimed and worker.slots_to_fill > 0  # jobs that compute come a few at a time
+        return 0 if has_more else None
 
     return Loop("claimer", turn, poll_seconds=partial(interval_seconds, context, "local_polling"))
 

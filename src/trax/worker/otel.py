@@ -194,7 +194,7 @@ def context_of(external_id: str) -> Context:
 
 
 class Metric(NamedTuple):
-    """One metric, as documented in docs/observability.md."""
+    """One metric, as listed in docs/reference/observability.md."""
 
     name: str
     unit: str

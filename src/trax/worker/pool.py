@@ -9,21 +9,23 @@ import sys
 import time
 from collections import deque
 from contextvars import copy_context
-from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from trax.clock import is_set_within
 from trax.train.context import DaemonThreads, use_threads
-from trax.worker.active_run import ActiveRun, JobT
+from trax.worker.active_run import ActiveRun, JobT, continue_in_context
 from trax.worker.deadlines import Deadlines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from contextvars import Context
 
 logger = logging.getLogger(__name__)
 START_SLICE = 32
 """Number of jobs that start before other tasks and threads get their turn."""
+
+MEASURED = -1
+"""Stands for the jobs left in a slice that is over, once its pace was measured."""
 
 SLICE_SECONDS = 0.005
 """The same as a time: jobs that compute for long without awaiting start one by one."""
@@ -44,10 +46,11 @@ RESTART_SECONDS = 1.0
 """How long after a slot has failed outside of its jobs another one starts."""
 
 BACKLOG_SECONDS = 0.05
-"""How much work the backlog may hold: as many jobs as end in this time, by the rate of the last fetch."""
+"""How much work the backlog may hold: as many jobs as end in this time, by the rate of the last fetch, and
+for free slots as many as can begin in it."""
 
 MAX_WAIT_SECONDS = 0.1
-"""How long a job waits in the backlog at most, while no slot becomes free; then it is given back."""
+"""How long a job waits in the backlog at most; then it is given back, unless it is about to begin."""
 
 ResultT = TypeVar("ResultT")
 
@@ -69,9 +72,10 @@ class Pool(Generic[JobT, ResultT]):
 
     `execute` returns the result of a job. If it raises, `to_failure` builds a result from the error, so no
     slot is lost. Jobs without a free slot wait in a backlog, by rank and then in the given order. It holds no
-    more than ends in `BACKLOG_SECONDS`; `on_given_back` receives the jobs that waited for too long, and those
-    that waited while `may_start` was false. `on_dropped` receives the result of an abandoned run, which is
-    not collected. `has_busy_threads` tells whether threads of the store need the interpreter.
+    more than ends in `BACKLOG_SECONDS`; `on_given_back` receives the jobs that waited for too long, unless it
+    `keeps_waiting`, and those that waited while `may_start` was false, with the reason. `on_dropped` receives
+    the result of an abandoned run, which is not collected. `has_busy_threads` tells whether threads of the
+    store need the interpreter.
     """
 
     def __init__(
@@ -84,10 +88,11 @@ class Pool(Generic[JobT, ResultT]):
         on_started: Callable[[], None] = lambda: None,
         on_backlog_low: Callable[[], None] = lambda: None,
         on_dropped: Callable[[ResultT], None] = lambda _: None,
-        on_given_back: Callable[[list[JobT]], None] = lambda _: None,
+        on_given_back: Callable[[list[JobT], str], None] = lambda _jobs, _reason: None,
         may_start: Callable[[], bool] = lambda: True,
         has_busy_threads: Callable[[], bool] = lambda: True,
         default_timeout: Callable[[], float],
+        keeps_waiting: bool = False,
         prefetch: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -104,6 +109,7 @@ class Pool(Generic[JobT, ResultT]):
         self._may_start = may_start
         self._has_busy_threads = has_busy_threads
         self._default_timeout = default_timeout
+        self._keeps_waiting = keeps_waiting
         self._clock = clock
         self._active: dict[int, ActiveRun[JobT]] = {}
         self._backlog: deque[tuple[JobT, float]] = deque()
@@ -114,6 +120,8 @@ class Pool(Generic[JobT, ResultT]):
         """Slots that are about to start a job: they take what is in the backlog."""
         self._slice_left = START_SLICE
         self._slice_began = 0.0
+        self._start_seconds = 0.0
+        """How long the event loop was busy with each job that started in the last slice."""
         self._timeout = 0.0
         """The default timeout, as of the last slice."""
         self._is_loop_gone = self._is_failing = False
@@ -136,13 +144,16 @@ class Pool(Generic[JobT, ResultT]):
 
     @property
     def slots_to_fill(self) -> int:
-        """How many jobs to fetch that start at once: the free slots, minus the backlog."""
-        return max(0, self.free - len(self._backlog))
+        """How many jobs to fetch that start at once: the free slots, minus the backlog.
+
+        Jobs that compute start one after the other: no more than start within `BACKLOG_SECONDS`.
+        """
+        return max(0, min(self.free, self._startable) - len(self._backlog))
 
     @property
     def backlog_to_fill(self) -> int:
         """How many jobs to fetch that wait for a slot."""
-        return max(0, self.prefetch - max(0, len(self._backlog) - self.free))
+        return max(0, self.prefetch - max(0, len(self._backlog) - min(self.free, self._startable)))
 
     @property
     def has_enough_backlog(self) -> bool:
@@ -151,10 +162,6 @@ class Pool(Generic[JobT, ResultT]):
         This lasts a moment; `on_backlog_low` is called when it ends.
         """
         return len(self._backlog) > self.prefetch and self.free > 0
-
-    @property
-    def size(self) -> int:
-        return self._size
 
     @property
     def is_idle(self) -> bool:
@@ -174,6 +181,12 @@ class Pool(Generic[JobT, ResultT]):
     def job_ids(self) -> list[int]:
         """The ids of active runs and of the backlog."""
         return [*self._active, *(job.metadata_id for job, _ in self._backlog)]
+
+    @property
+    def trains(self) -> list[str]:
+        """The trains of active runs and of the backlog, one element for each."""
+        waiting = (job.train for job, _ in self._backlog)
+        return [*(run.job.train for run in self._active.values()), *waiting]
 
     @property
     def results(self) -> Sequence[ResultT]:
@@ -286,6 +299,13 @@ class Pool(Generic[JobT, ResultT]):
             self._backlog_check.cancel()
         self._threads.shutdown()
 
+    @property
+    def _startable(self) -> int:
+        """How many jobs can start within `BACKLOG_SECONDS`, at the pace of the last slice; at least one."""
+        if self._start_seconds * self._size <= BACKLOG_SECONDS:
+            return self._size
+        return max(1, int(BACKLOG_SECONDS / self._start_seconds))
+
     def _start_slots(self, most: int = 1) -> None:
         """Start up to `most` slots for the backlog. A busy slot needs no help until its job waits."""
         if self._busy_slots:
@@ -372,36 +392,52 @@ class Pool(Generic[JobT, ResultT]):
         self._backlog_check = asyncio.get_running_loop().call_later(MAX_WAIT_SECONDS, self._check_backlog)
 
     def _check_backlog(self) -> None:
-        """Give the backlog back if its first job has waited for too long and no slot is free."""
         self._backlog_check = None
-        if not self._backlog:
-            return
-        if not self.free and self._clock() - self._backlog[0][1] >= MAX_WAIT_SECONDS:
-            self._give_back()
-        else:
+        self._shorten_backlog(self._clock())
+        if self._backlog:
             self._check_backlog_later()
 
-    def _give_back(self) -> None:
+    def _shorten_backlog(self, now: float) -> None:
+        """Give jobs back if the first has waited for too long, all but those that free slots start next.
+
+        After a pause of the process its runs may be others' now: then all are given back.
+        """
+        if not self._backlog or now - self._backlog[0][1] < MAX_WAIT_SECONDS:
+            return
+        if not self._may_start():
+            self._give_back(0, "its worker missed its heartbeat")
+        elif not self.free and not self._keeps_waiting:
+            self._give_back(0, "no slot became free in its worker")
+        elif not self._keeps_waiting:
+            self._give_back(self._startable, "its worker was busy and could not begin it")
+
+    def _give_back(self, kept: int, reason: str) -> None:
         self.prefetch = 0
-        self._on_given_back(self.release())
+        jobs = [self._backlog.pop()[0] for _ in range(len(self._backlog) - kept)]
+        if jobs:
+            self._on_given_back(jobs[::-1], reason)
+            self._set_if_idle()
 
     def _is_slice_over(self, now: float) -> bool:
-        """Whether this loop iteration has started enough jobs; counts one more if not.
-
-        After a pause of the process its runs may be others' now: then the backlog is given back instead.
-        """
+        """Whether this loop iteration has started enough jobs; counts one more if not."""
         left = self._slice_left
         if left == START_SLICE:
-            if now - self._backlog[0][1] >= MAX_WAIT_SECONDS and not self._may_start():
-                self._give_back()
+            self._shorten_backlog(now)
+            if not self._backlog:
                 return True
             self._slice_began, self._timeout = now, self._default_timeout()
             asyncio.get_running_loop().call_soon(self._begin_slice)
-        if left and now - self._slice_began < SLICE_SECONDS:
+        if left > 0 and now - self._slice_began < SLICE_SECONDS:
             self._slice_left = left - 1
             return False
-        self._slice_left = 0
+        self._measure_slice(now)
         return True
+
+    def _measure_slice(self, now: float) -> None:
+        """Measure once for each slice: at its end, or before the next one."""
+        if self._slice_left >= 0:
+            self._start_seconds = (now - self._slice_began) / max(1, START_SLICE - self._slice_left)
+            self._slice_left = MEASURED
 
     def _begin_slice(self) -> None:
         """Begin a slice in the next loop iteration, after other threads have run.
@@ -410,6 +446,7 @@ class Pool(Generic[JobT, ResultT]):
         loop releases the interpreter only briefly, and would take it back before a waiting thread wakes up.
         So it pauses, but only if a thread may be busy: otherwise the pause would only delay the next jobs.
         """
+        self._measure_slice(self._clock())
         self._slice_left = START_SLICE  # first: slots wait for it, whatever happens below
         if self._active or self._has_busy_threads():
             time.sleep(THREADS_TURN_SECONDS)
@@ -448,7 +485,7 @@ class Pool(Generic[JobT, ResultT]):
         if not self._busy_slots:
             self._announce_results()
         try:
-            return await _continue_in_context(context, steps, waits_for)
+            return await continue_in_context(context, steps, waits_for)
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 - becomes the result: a slot is never lost
@@ -461,20 +498,3 @@ class Pool(Generic[JobT, ResultT]):
         if self._results and not self._is_announced:
             self._is_announced = True
             self._on_ended()
-
-
-@coroutine
-def _continue_in_context(
-    context: Context, steps: Coroutine[Any, Any, ResultT], waits_for: Any
-) -> Generator[Any, Any, ResultT]:
-    """Await the rest of a coroutine that waits for something, each of its steps in this context."""
-    while True:
-        step, argument = steps.send, None
-        try:
-            argument = yield waits_for
-        except BaseException as error:  # noqa: BLE001 - the coroutine decides what it means
-            step, argument = steps.throw, error
-        try:
-            waits_for = context.run(step, argument)
-        except StopIteration as end:
-            return end.value

@@ -135,22 +135,14 @@ class CpuProcessPool:
     """A limited number of processes. Each run has its own, so killing it affects no other run."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
-        self._active = 0
         self._slots = asyncio.Semaphore(size)
         self._idle: list[CpuProcess] = []
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="trax-cpu")
-
-    @property
-    def free(self) -> int:
-        """Number of runs that can start now."""
-        return max(0, self._size - self._active)
 
     async def attempt(
         self, request: ExecuteRequest, token: Cancellation, handlers: RequestHandlers
     ) -> Outcome[Any]:
         """Run a job in a process; its requests are handled by `handlers`, in a thread."""
-        self._active += 1
         try:
             return await await_cancellable(token, self._attempt(request, token, handlers))
         except RunCancelled as error:
@@ -160,8 +152,6 @@ class CpuProcessPool:
         except ProcessDied as error:
             names = {"train": request.reference.train, "external_id": request.facts["external_id"]}
             return Failed(error, describe(error, **names, junction=None))
-        finally:
-            self._active -= 1
 
     async def close(self) -> None:
         """End the processes, which must be idle."""

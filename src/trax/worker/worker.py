@@ -27,12 +27,13 @@ from trax.worker.processes import CpuProcessPool
 from trax.worker.results import FollowUps, ResultWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from trax.engine.job_dispatcher import DispatchResult
     from trax.records.result import RunResult
     from trax.store import Connection, Store
     from trax.store.runs.claim import Claimed, ClaimRequest, HeldRun
+    from trax.worker.active_run import ActiveRun
     from trax.worker.app_context import AppContext, WorkFilter
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import WriteResults
@@ -52,6 +53,8 @@ class Worker:
 
     kind: ClassVar = WorkerKind.WORKER
     _executor: RemoteExecutor | None = None
+    _keeps_waiting: ClassVar = False
+    """Whether runs wait for a slot however long that takes: no other worker would get them."""
 
     def __init__(
         self,
@@ -93,18 +96,22 @@ class Worker:
     def _new_pool(self) -> Pool[Claimed, RunResult]:
         return Pool(
             self._slots,
-            lambda run: self._runner.execute(run),  # noqa: PLW0108 - the runner may be replaced
+            self._execute,
             lambda job, error: self._runner.error_result(job, error),  # noqa: PLW0108
             on_ended=lambda: self._context.events.emit(Topic.ENDED),
             on_started=lambda: self._watch.wake(),  # noqa: PLW0108 - created later
             on_backlog_low=lambda: self._context.events.emit(Topic.SLOTS_FREE),
             on_dropped=self._follow_ups.drop,
-            on_given_back=self._give_back,
+            on_given_back=self._return_jobs,
             may_start=lambda: not self._has_missed_heartbeats(),
             has_busy_threads=lambda: self._store.has_busy_threads,
             default_timeout=lambda: self._context.settings.default_job_timeout / SECOND,
+            keeps_waiting=self._keeps_waiting,
             clock=self._clock,
         )
+
+    def _execute(self, run: ActiveRun[Claimed]) -> Coroutine[Any, Any, RunResult]:
+        return self._runner.execute(run)
 
     @classmethod
     async def start(
@@ -141,6 +148,11 @@ class Worker:
     def has_enough_backlog(self) -> bool:
         """Whether the backlog is large enough that the next dispatch cycle can wait."""
         return self._pool.has_enough_backlog
+
+    @property
+    def slots_to_fill(self) -> int:
+        """How many runs the next claim asks for."""
+        return self._pool.slots_to_fill
 
     @property
     def active_trains(self) -> list[str]:
@@ -203,9 +215,11 @@ class Worker:
         waiting = self._pool.remove(metadata_id)
         if waiting is None:
             self._pool.cancel(metadata_id, STOP_REASONS[why], timed_out=why is CancelReason.TIMEOUT)
-            return
-        self._pool.put_back([self._runner.cancelled_result(waiting)])
-        self._context.events.emit(Topic.ENDED)
+        elif why is CancelReason.TIMEOUT:  # it counts from the claim, but this run has not begun
+            self._return_jobs([waiting], "its time limit was over before it began")
+        else:
+            self._pool.put_back([self._runner.cancelled_result(waiting)])
+            self._context.events.emit(Topic.ENDED)
 
     def sweep(self) -> None:
         """Stop runs that have timed out. Happens on its own; call it after moving a test clock."""
@@ -313,9 +327,6 @@ class Worker:
     def _return_backlog(self, reason: str) -> None:
         self._return_jobs(self._pool.release(), reason)
 
-    def _give_back(self, jobs: Sequence[Claimed]) -> None:
-        self._return_jobs(jobs, "no slot became free in its worker")
-
     def _return_jobs(self, jobs: Sequence[Claimed], reason: str) -> None:
         """Return jobs that have not begun to the queue, without counting an attempt."""
         if jobs:
@@ -351,10 +362,12 @@ class Worker:
         return claim.claim(connection, self._claim_request(), now=self._store.statement_now())
 
     def _claim_request(self) -> ClaimRequest:
-        cpu_slots = self._process_count if self._processes is None else self._processes.free
         request = self._work_filter.claim_request(
-            self._context, worker_id=self.id, slots=self._pool.slots_to_fill, cpu_slots=cpu_slots
+            self._context, worker_id=self.id, slots=self._pool.slots_to_fill, cpu_slots=self._process_count
         )
+        if request.cpu_trains:
+            held = sum(train in request.cpu_trains for train in self._pool.trains)
+            request = request._replace(cpu_slots=max(0, request.cpu_slots - held))
         if self._is_stopping or self._has_missed_heartbeats():
             return request._replace(slots=0)
         # By default a job has as many attempts as this setting says; with one, a claim ahead risks a second.

@@ -17,7 +17,7 @@ from typing_extensions import override
 from trax import Refused, Submission
 from trax.errors import DefinitionError, RemoteLost
 from trax.remote.http import workers as http_workers
-from trax.remote.http.client import MAX_BODY_BYTES, CallRetry
+from trax.remote.http.client import MAX_BODY_BYTES, MAX_EMPTY_LINES, CallRetry
 from trax.remote.http.signing import NONCE, ResponseKey
 from trax.remote.http.workers import HttpWorkers
 
@@ -125,6 +125,15 @@ async def test_of_an_endless_line_no_more_is_read_than_a_line_may_have() -> None
 
     assert stranger.body.taken <= 1_000_000 + len(PIECE)
     assert workers._endpoint._buffered_bytes == 0
+
+
+async def test_of_endless_empty_lines_no_more_are_read_than_keep_a_connection_open() -> None:
+    stranger = Stranger(Pieces(repeat(b"\n" * 1000, 1000)))
+
+    with pytest.raises(RemoteLost, match="empty lines, and no other"):
+        await lines_of(stranger.workers())
+
+    assert stranger.body.taken <= MAX_EMPTY_LINES + 1000
 
 
 async def test_the_incomplete_lines_of_many_answers_are_limited_together() -> None:

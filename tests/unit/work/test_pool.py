@@ -49,18 +49,22 @@ class Station:
         """How many still waited in line each time it got short."""
         self.given_back: list[int] = []
         self.is_registered = True
+        self.job_seconds = 0.0
 
-    def pool(self, size: int, prefetch: int = 0, *, has_busy_threads: bool = True) -> Pool[Job, str]:
+    def pool(
+        self, size: int, prefetch: int = 0, *, has_busy_threads: bool = True, keeps_waiting: bool = False
+    ) -> Pool[Job, str]:
         pool = Pool[Job, str](
             size,
             self.execute_run,
             lambda job, error: f"{job.metadata_id} broke with {error!r}",
             on_ended=lambda: self.told.append(pool.ended_count),
             on_backlog_low=lambda: self.short.append(pool.load.prefetched),
-            on_given_back=lambda jobs: self.given_back.extend(job.metadata_id for job in jobs),
+            on_given_back=lambda jobs, _: self.given_back.extend(job.metadata_id for job in jobs),
             may_start=lambda: self.is_registered,
             has_busy_threads=lambda: has_busy_threads,
             default_timeout=lambda: 60.0,
+            keeps_waiting=keeps_waiting,
             prefetch=prefetch,
             clock=lambda: self.now,
         )
@@ -78,6 +82,12 @@ class Station:
         except Exception as error:  # noqa: BLE001
             return f"{job.metadata_id} {error!r}"
         return f"{job.metadata_id} done"
+
+    async def compute(self, job: Job, _token: Cancellation) -> str:
+        """Keep the event loop busy for so long by the clock of the pool."""
+        self.began.append(job.metadata_id)
+        self.now += self.job_seconds
+        return "done"
 
     def end(self, *ids: int) -> None:
         for each in ids:
@@ -398,6 +408,51 @@ async def test_jobs_that_wait_while_a_slot_is_free_are_kept(
     await pool.start([Job(number) for number in range(3 * START_SLICE)])
 
     assert (len(station.began), station.given_back) == (3 * START_SLICE, [])
+
+
+async def test_jobs_that_compute_are_fetched_a_few_at_a_time(station: Station) -> None:
+    station.execute = station.compute
+    pool = station.pool(100)
+    assert pool.slots_to_fill == 100, "nothing is known about them"
+
+    station.job_seconds = 0.02
+    await pool.start([Job(1), Job(2)])
+    assert (pool.slots_to_fill, pool.free) == (2, 100), "50 ms of work"
+
+    station.job_seconds = 9.0
+    await pool.start([Job(3), Job(4)])
+    assert pool.slots_to_fill == 1
+
+    station.job_seconds = 0.0
+    await pool.start([Job(5)])
+    await _until(lambda: pool.slots_to_fill == 100)
+
+
+async def test_a_busy_event_loop_gives_back_what_it_cannot_begin_in_time(station: Station) -> None:
+    station.execute, station.job_seconds = station.compute, 0.02
+    pool = station.pool(100)
+
+    await pool.start([Job(number) for number in range(20)])
+    assert await pool.wait_until_idle(30)
+
+    assert station.began == [0, 1, 2, 3, 4, 5, 6], "100 ms, and the next two"
+    assert station.given_back == [*range(7, 20)]
+
+
+async def test_jobs_that_no_other_worker_would_get_wait_for_as_long_as_it_takes(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "MAX_WAIT_SECONDS", 0.0)
+    pool = station.pool(1, keeps_waiting=True)
+
+    await pool.start([Job(1), Job(2)])
+    station.now = 50.0
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert (pool.load.prefetched, station.given_back) == (1, [])
+    station.end(1)
+    await _until(lambda: station.began == [1, 2])
 
 
 async def test_an_urgent_job_goes_before_those_that_wait(station: Station) -> None:

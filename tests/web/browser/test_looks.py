@@ -1,6 +1,6 @@
 """Every page as it looks: light and dark, wide and narrow, for eyes, for ears and for the keyboard.
 
-With TRAX_PICTURES=1 the pictures of docs/dashboard.md are made anew.
+With TRAX_PICTURES=1 the pictures of docs/how-to/use-the-dashboard.md are made anew.
 """
 
 from __future__ import annotations

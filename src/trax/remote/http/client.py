@@ -47,6 +47,10 @@ MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
 """All lines of one endpoint that are incomplete, and so not verified yet."""
 
+MAX_EMPTY_LINES: Final = 100_000
+"""Empty lines before the next signed one. They keep the connection open, and nobody signs them: an endpoint
+sends four in a minute, and whoever sends them without end would keep a scheduler busy."""
+
 IDENTITY: Final = "identity"
 
 GATEWAY_ERRORS: Final = frozenset({502, 504})
@@ -189,11 +193,14 @@ class EndpointClient:
 
     async def _lines(self, response: httpx2.Response) -> AsyncIterator[bytes]:
         """The verified lines of a response. Empty lines only keep the connection open."""
-        key, number = self._response_key(response), 0
+        key, number, empty = self._response_key(response), 0, 0
         async for line in self._split(_raw_parts(response)):
             if not line:
+                empty += 1
+                if empty > MAX_EMPTY_LINES:
+                    raise RemoteLost(f"{self.address} sent {empty} empty lines, and no other")
                 continue
-            number += 1
+            number, empty = number + 1, 0
             text = key.line_text(number, line)
             if text is None:
                 raise RemoteLost(

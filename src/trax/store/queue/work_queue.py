@@ -16,6 +16,7 @@ from trax.store.dialect import (
     document,
     documents,
     id_document,
+    is_sqlite,
     now_parameter,
     reserve_ids,
     rows_of,
@@ -48,6 +49,9 @@ WHERE_STATUS: Final = {
 }
 
 ENTRY_COLUMNS: Final = NewEntry._fields
+ENGINE_COLUMNS: Final = {"manifest_id", "dead_letter_id", "attempt", "scheduled_for"}
+"""Columns that only servers and operators write: who may only enqueue has no right to insert into them."""
+CALLER_COLUMNS: Final = tuple(name for name in ENTRY_COLUMNS if name not in ENGINE_COLUMNS)
 
 
 def add(connection: Connection, entries: Sequence[NewEntry], *, now: datetime) -> list[int]:
@@ -156,10 +160,12 @@ def _insert(dialect: str) -> Insert:
 
 
 @cache
-def rows_to_insert(dialect: str) -> tuple[list[str], Select[*tuple[Any, ...]]]:
+def rows_to_insert(
+    dialect: str, names: tuple[str, ...] = ENTRY_COLUMNS
+) -> tuple[list[str], Select[*tuple[Any, ...]]]:
     """Return the column names and the SELECT that inserts a document of `row_of` rows."""
     queue = tables_for(dialect).work_queue
-    types = {name: queue.c[name].type for name in (*ENTRY_COLUMNS, "ready")}
+    types = {name: queue.c[name].type for name in (*names, "ready")}
     entries = rows_of(dialect, "entries", types)
     columns: dict[str, Any] = {name: entries.c[name] for name in types} | {
         "status": sql_literal(QueueStatus.QUEUED),
@@ -242,7 +248,8 @@ def add_or_find(connection: Connection, entry: NewEntry, *, now: datetime) -> Wo
 def _add_unless_held(connection: Connection, entry: NewEntry, now: datetime) -> WorkQueueEntry | None:
     """Insert unless the key is taken. The second of two concurrent inserts waits for the first to commit."""
     queue = tables(connection).work_queue
-    columns, rows = rows_to_insert(connection.dialect.name)
+    names = ENTRY_COLUMNS if entry.origin is Origin.REQUEUE else CALLER_COLUMNS
+    columns, rows = rows_to_insert(connection.dialect.name, names)
     # SQLite parses "FROM … ON" as a join unless there is a WHERE in between.
     statement = (
         insert_on_conflict(connection, queue)
@@ -264,10 +271,12 @@ def _holder(connection: Connection, entry: NewEntry) -> Row[Any] | None:
 
 def release_key(connection: Connection, holder_id: int, entry: NewEntry) -> None:
     """Release the key of an ended job. It stays ended; but another caller may have released the key."""
+    if not is_sqlite(connection):
+        connection.execute(select(func.trax.release_key(holder_id, entry.unique_key)))
+        return
     queue = tables(connection).work_queue
-    conditions = (queue.c.id == holder_id, queue.c.unique_key == entry.unique_key)
     values = {"unique_key": None, "former_key": queue.c.unique_key}
-    connection.execute(update(queue).where(*conditions).values(values))
+    connection.execute(update(queue).where(queue.c.id == holder_id).values(values))
 
 
 def _is_over(t: Tables) -> ColumnElement[bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import Float, Text, bindparam, cast, literal_column, select, text, update
+from sqlalchemy import Float, Text, bindparam, case, cast, literal_column, select, text, update
 
 from trax.records.states import CancelReason, State
 from trax.store.dialect import among, document, id_document, ids_of, now_parameter, rows_of, seconds_between
@@ -200,29 +200,54 @@ def _claim(dialect: str, by_group: bool) -> Update:  # noqa: FBT001
     )
 
 
-def trains_of(connection: Connection, metadata_ids: Iterable[int]) -> dict[int, str]:
-    """Load the train of each run. A run that does not exist is left out."""
-    metadata = tables(connection).metadata
-    query = select(metadata.c.id, metadata.c.train).where(among(connection, metadata.c.id))
-    return {row.id: row.train for row in connection.execute(query, {"ids": id_document(metadata_ids)})}
+class NamedRun(NamedTuple):
+    """A run that a submitter has handed over by its id."""
+
+    metadata_id: int
+    train: str
+    priority: int
+
+
+def load_named(connection: Connection, metadata_ids: Iterable[int]) -> list[NamedRun]:
+    """Load these runs, in the order in which they start. One that does not exist is left out."""
+    run = tables(connection).metadata
+    query = select(run.c.id, run.c.train, run.c.priority).where(among(connection, run.c.id))
+    rows = connection.execute(query, {"ids": id_document(metadata_ids)})
+    return sorted((NamedRun(*row) for row in rows), key=lambda each: (-each.priority, each.metadata_id))
 
 
 def claim_by_id(
-    connection: Connection, metadata_ids: Iterable[int], *, worker_id: int, host: str, now: datetime
+    connection: Connection,
+    starting: Iterable[int],
+    waiting: Iterable[int] = (),
+    *,
+    worker_id: int,
+    host: str,
+    now: datetime,
 ) -> list[Claimed]:
-    """Claim the runs that are still pending for this worker; others have already been claimed or ended."""
-    parameters: dict[str, Any] = {"worker_id": worker_id, "host": host, "now": now}
-    rows = connection.execute(
-        _claim_by_id(connection.dialect.name), {**parameters, "ids": id_document(sorted(metadata_ids))}
-    )
+    """Claim the runs that are still pending for this worker; others have already been claimed or ended.
+
+    Those that wait for a slot have no start time until `start_waiting`.
+    """
+    starting = sorted(starting)
+    ids = id_document(sorted({*starting, *waiting}))
+    parameters = {"ids": ids, "starting": id_document(starting), "worker_id": worker_id, "host": host}
+    rows = connection.execute(_claim_by_id(connection.dialect.name), {**parameters, "now": now})
     return sorted((Claimed(*row) for row in rows), key=lambda run: (-run.priority, run.metadata_id))
+
+
+def start_waiting(connection: Connection, metadata_id: int, *, worker_id: int, now: datetime) -> bool:
+    """Record the start of a run that has waited for a slot; false if this worker lost it."""
+    run = tables(connection).metadata
+    is_held = (run.c.id == metadata_id, text("state = 'in_progress'"), run.c.worker_id == worker_id)
+    return connection.execute(update(run).where(*is_held).values(started_at=now)).rowcount == 1
 
 
 @cache
 def _claim_by_id(dialect: str) -> Update:
     """Lock in the order of ids: two receivers with the same runs must not deadlock."""
     metadata = tables_for(dialect).metadata
-    ids = ids_of(dialect)
+    ids, starting = ids_of(dialect), ids_of(dialect, "starting")
     pending = (
         select(metadata.c.id)
         .where(metadata.c.id.in_(select(ids.c.id)), text("state = 'pending'"))
@@ -236,7 +261,7 @@ def _claim_by_id(dialect: str) -> Update:
             state=sql_literal(State.IN_PROGRESS),
             worker_id=bindparam("worker_id", type_=BigId),
             host=bindparam("host"),
-            started_at=bindparam("now", type_=Utc),
+            started_at=case((metadata.c.id.in_(select(starting.c.id)), bindparam("now", type_=Utc))),
         )
         .returning(*claim_columns(dialect))
     )

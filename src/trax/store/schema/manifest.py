@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from trax.store.schema.define import Definer
 
 
+MOMENTS = (
+    "created_at",
+    "updated_at",
+    "priority_changed_at",
+    "apply_priority_at",
+    "edited_at",
+    "retired_at",
+)
 BOUND = "max_active_jobs IS NOT NULL OR NOT enabled"
 """Groups that the dispatcher must read; most groups have no limit and are enabled."""
 
@@ -51,7 +59,8 @@ def manifest_group(define: Definer) -> Table:
         define.check("priority_range", "priority BETWEEN 0 AND 31"),
         define.check("max_active_jobs_range", "max_active_jobs >= 0"),
         define.names_within("name"),
-        define.moments_within("created_at", "updated_at", "priority_changed_at", "apply_priority_at"),
+        define.check("priority_has_change", "apply_priority_at IS NULL OR priority_changed_at IS NOT NULL"),
+        define.moments_within(*MOMENTS),
     )
     define.index("manifest_group_bound_idx", table.c.id, where=BOUND)
     define.index("manifest_group_apply_idx", table.c.apply_priority_at, where="apply_priority_at IS NOT NULL")

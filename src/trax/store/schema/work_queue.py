@@ -8,6 +8,7 @@ from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, func
 
 from trax.records.states import Origin, QueueStatus
 from trax.store.schema.define import BUSY_TABLE, identity
+from trax.store.schema.metadata import ACTIVE
 from trax.store.types import POSTGRESQL, SQLITE, BigId, ByteOrderText, JsonText, TransactionId, Utc
 
 if TYPE_CHECKING:
@@ -65,6 +66,19 @@ AFTER, and not BEFORE: a BEFORE trigger locks each row in a step of its own, als
 marks. An INSERT has the default of the column; a trigger would only cost time there.
 """
 
+_RELEASE_KEY: Final = (
+    "CREATE FUNCTION trax.release_key(entry_id bigint, key text) RETURNS void LANGUAGE plpgsql "
+    "SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$BEGIN UPDATE trax.work_queue AS entry "
+    "SET unique_key = NULL, former_key = unique_key WHERE id = entry_id AND unique_key = key AND "
+    "(status = 'cancelled' OR status = 'dispatched' AND NOT EXISTS (SELECT FROM trax.metadata AS run "
+    "WHERE run.id = entry.metadata_id AND " + ACTIVE + ")); END$$"
+)
+_ONLY_BY_GRANT: Final = "REVOKE EXECUTE ON FUNCTION trax.release_key(bigint, text) FROM PUBLIC"
+"""Releases the unique key of a job that has ended, with the rights of the owner.
+
+Who may only enqueue needs no UPDATE then, which would also allow to lock the entries of others.
+"""
+
 
 def work_queue(define: Definer) -> Table:
     table = define.table(
@@ -102,7 +116,9 @@ def work_queue(define: Definer) -> Table:
         define.check("priority_range", "priority BETWEEN 0 AND 31"),
         define.check("group_priority_range", "group_priority BETWEEN 0 AND 31"),
         define.check("attempt_range", "attempt >= 1"),
+        define.check("dispatch_attempts_range", "dispatch_attempts >= 0"),
         define.check("delayed_has_moment", "ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL"),
+        define.check("parked_is_not_ready", "parked IS NULL OR NOT ready"),
         define.check("parked_has_moment", "(parked IS NULL) = (parked_at IS NULL)"),
         define.check("dispatched_has_moment", "(status = 'dispatched') = (dispatched_at IS NOT NULL)"),
         # Who may only enqueue writes these columns, and the dispatcher reads them for everybody.
@@ -137,6 +153,8 @@ def work_queue(define: Definer) -> Table:
     if WRITTEN_IN in column:
         define.statement(table, _FUNCTION)
         define.statement(table, _TRIGGER)
+        define.statement(table, _RELEASE_KEY)
+        define.statement(table, _ONLY_BY_GRANT)
     return table
 
 

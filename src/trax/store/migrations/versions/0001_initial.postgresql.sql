@@ -73,7 +73,8 @@ CREATE TABLE trax.manifest_group (
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT max_active_jobs_range CHECK (max_active_jobs >= 0),
     CONSTRAINT name_lengths CHECK (length(name) <= 200),
-    CONSTRAINT moment_ranges CHECK (created_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND updated_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND priority_changed_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND apply_priority_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z'),
+    CONSTRAINT priority_has_change CHECK (apply_priority_at IS NULL OR priority_changed_at IS NOT NULL),
+    CONSTRAINT moment_ranges CHECK (created_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND updated_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND priority_changed_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND apply_priority_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND edited_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND retired_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z'),
     UNIQUE (name)
 );
 
@@ -169,7 +170,9 @@ CREATE TABLE trax.work_queue (
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT group_priority_range CHECK (group_priority BETWEEN 0 AND 31),
     CONSTRAINT attempt_range CHECK (attempt >= 1),
+    CONSTRAINT dispatch_attempts_range CHECK (dispatch_attempts >= 0),
     CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL),
+    CONSTRAINT parked_is_not_ready CHECK (parked IS NULL OR NOT ready),
     CONSTRAINT parked_has_moment CHECK ((parked IS NULL) = (parked_at IS NULL)),
     CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL)),
     CONSTRAINT name_lengths CHECK (length(train) <= 200 AND length(external_id) <= 200 AND length(unique_key) <= 200 AND length(former_key) <= 200),
@@ -457,4 +460,8 @@ CREATE FUNCTION trax.try_lock(name text) RETURNS boolean LANGUAGE plpgsql AS $$B
 CREATE FUNCTION trax.set_written_in() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$BEGIN UPDATE trax.work_queue SET written_in = pg_current_xact_id() WHERE id = NEW.id; RETURN NULL; END$$;
 
 CREATE TRIGGER work_queue_written_in AFTER UPDATE ON trax.work_queue FOR EACH ROW WHEN (NEW.status = 'queued' AND NEW.ready AND NEW.written_in IS DISTINCT FROM pg_current_xact_id()) EXECUTE FUNCTION trax.set_written_in();
+
+CREATE FUNCTION trax.release_key(entry_id bigint, key text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$BEGIN UPDATE trax.work_queue AS entry SET unique_key = NULL, former_key = unique_key WHERE id = entry_id AND unique_key = key AND (status = 'cancelled' OR status = 'dispatched' AND NOT EXISTS (SELECT FROM trax.metadata AS run WHERE run.id = entry.metadata_id AND state IN ('pending', 'in_progress'))); END$$;
+
+REVOKE EXECUTE ON FUNCTION trax.release_key(bigint, text) FROM PUBLIC;
 

@@ -58,7 +58,8 @@ CREATE TABLE trax_manifest_group (
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT max_active_jobs_range CHECK (max_active_jobs >= 0),
     CONSTRAINT name_lengths CHECK (length(name) <= 200),
-    CONSTRAINT moment_ranges CHECK (created_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND updated_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND priority_changed_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND apply_priority_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z'),
+    CONSTRAINT priority_has_change CHECK (apply_priority_at IS NULL OR priority_changed_at IS NOT NULL),
+    CONSTRAINT moment_ranges CHECK (created_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND updated_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND priority_changed_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND apply_priority_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND edited_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z' AND retired_at BETWEEN '1900-01-01T00:00:00.000000Z' AND '2999-12-31T23:59:59.999999Z'),
     UNIQUE (name)
 );
 
@@ -144,7 +145,9 @@ CREATE TABLE trax_work_queue (
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT group_priority_range CHECK (group_priority BETWEEN 0 AND 31),
     CONSTRAINT attempt_range CHECK (attempt >= 1),
+    CONSTRAINT dispatch_attempts_range CHECK (dispatch_attempts >= 0),
     CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL),
+    CONSTRAINT parked_is_not_ready CHECK (parked IS NULL OR NOT ready),
     CONSTRAINT parked_has_moment CHECK ((parked IS NULL) = (parked_at IS NULL)),
     CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL)),
     CONSTRAINT name_lengths CHECK (length(train) <= 200 AND length(external_id) <= 200 AND length(unique_key) <= 200 AND length(former_key) <= 200),

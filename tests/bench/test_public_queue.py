@@ -46,7 +46,7 @@ AMPLE_SECONDS = 120
 """Far less than a job takes, and more than a busy machine needs."""
 
 
-def test_it_describes_itself_reports_its_work_and_ends_when_told(postgres_url: str) -> None:
+def test_the_adapter_describes_itself_reports_its_work_and_ends_on_sigterm(postgres_url: str) -> None:
     with started(postgres_url, PRODUCER_RATE="400", SAMPLE_EVERY_S="1") as process:
         lines = records(process)
         descriptor = next(lines)
@@ -79,11 +79,11 @@ def test_another_process_of_the_fleet_leaves_the_common_figures_to_the_first(pos
     assert not {one.get("metric") for one in samples} & public_queue.OBSERVED
 
 
-def test_it_waits_for_less_than_the_benchmark_gives_it_to_end() -> None:
+def test_the_adapter_stops_within_the_time_the_benchmark_allows() -> None:
     assert public_queue.LAST_CALL_SECONDS + public_trax.END_SECONDS < SECONDS_TO_END
 
 
-def test_it_ends_while_jobs_run_and_gives_back_what_it_has_begun(postgres_url: str) -> None:
+def test_the_adapter_stops_while_jobs_run_and_requeues_them(postgres_url: str) -> None:
     begun = "SELECT count(*) FROM trax.metadata WHERE state = 'in_progress'"
     with (
         started(
@@ -197,12 +197,12 @@ def test_the_benchmark_may_change_the_rate_while_it_runs(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("given", "said"), [({}, "DATABASE_URL"), ({"DATABASE_URL": "x", "SCENARIO": "dance"}, "'dance'")]
 )
-def test_what_it_cannot_do_is_refused(given: dict[str, str], said: str) -> None:
+def test_an_invalid_environment_is_refused(given: dict[str, str], said: str) -> None:
     with pytest.raises(SystemExit, match=said):
         Contract.from_environment(given)
 
 
-def test_phases_are_told_apart_and_recovery_is_timed() -> None:
+def test_a_summary_separates_the_phases_and_times_the_recovery() -> None:
     (stress,) = SCENARIOS[0].stress
     spans = [
         Span(phase, began, began + 10, dead_rows=7)

@@ -34,7 +34,7 @@ def test_all_published_figures_are_of_one_day() -> None:
     assert report.select_newest_day(RESULTS) == RESULTS, "run `make bench ARGS=report`"
 
 
-def test_the_page_says_what_each_of_them_does_for_a_job() -> None:
+def test_the_page_describes_each_system() -> None:
     facts = report.TEMPLATE.read_text(encoding="utf-8")
 
     assert [one.name for one in ALL if f"| {one.name} |" not in facts.replace("**", "")] == []
@@ -53,7 +53,7 @@ def test_a_chart_has_a_text_alternative_and_colours_for_a_dark_page() -> None:
     assert "prefers-color-scheme: dark" in drawn
 
 
-def test_a_page_without_figures_says_so() -> None:
+def test_a_page_without_figures_reports_that_there_are_none() -> None:
     page = report.build_page({})
 
     assert "No figures yet" in page

@@ -34,7 +34,7 @@ async def test_a_fleet_that_is_killed_and_cut_off_loses_nothing(
     assert {"scheduler: MB", "worker-1: files", "connections", "MB of metadata"} <= set(verdict.samples[-1])
 
 
-def test_only_a_long_soak_has_an_outage_and_the_usual_faults_go_on_after_it() -> None:
+def test_only_a_long_soak_has_an_outage_and_the_usual_faults_continue_after_it() -> None:
     long, short = (list(islice(soak.plan_faults(60 * minutes, every=60), minutes)) for minutes in (30, 12))
 
     assert long[14] == soak.OUTAGE
@@ -68,7 +68,7 @@ def test_tables_that_have_not_reached_their_size_are_not_judged() -> None:
     assert not soak.Verdict(samples=samples, has_steady_tables=False).grown
 
 
-def test_too_few_samples_say_nothing() -> None:
+def test_a_trend_of_too_few_samples_is_not_judged() -> None:
     assert soak.judge("worker-1: MB", [1.0] * 4 + [9.0] * 4) is None
 
 

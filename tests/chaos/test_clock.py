@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.chaos import town
+from tests.support.chaos import chaos_fleet
 from tests.support.chaos_load import leases_of, under_load
 from tests.support.clock_steps import SteppedClock
 from tests.support.waiting import until
@@ -15,7 +15,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.chaos import Town
+    from tests.support.chaos import ChaosFleet
     from tests.support.chaos_load import Load
 
 HOURS = timedelta(hours=3)
@@ -28,22 +28,22 @@ SCHEDULED_EVERY = timedelta(seconds=1)
 def test_clocks_of_processes_may_step(postgres_url: str, tmp_path: Path) -> None:
     clocks = {role: SteppedClock(tmp_path / f"clock-{role}") for role in ("scheduler", "worker", "run")}
     settings: dict[str, Any] = {**leases_of(clocks), "worker_lost_after": NEVER}
-    with town(tmp_path, postgres_url) as yard:
+    with chaos_fleet(tmp_path, postgres_url) as fleet:
         for role, clock in clocks.items():
-            yard.start(role, environment={**clock.environment, "SCHEDULED": "1"}, **settings)
-        yard.has_workers(2)
-        with under_load(yard, "stepped") as load:
+            fleet.start(role, environment={**clock.environment, "SCHEDULED": "1"}, **settings)
+        fleet.has_workers(2)
+        with under_load(fleet, "stepped") as load:
             load.settles()
             for ahead, behind in (("scheduler", "worker"), ("worker", "run"), ("run", "scheduler")):
                 clocks[ahead].step(HOURS)
                 clocks[behind].step(-HOURS)
                 load.burst()
-                wait_for_more(yard, load)
+                wait_for_more(fleet, load)
             for clock in clocks.values():
                 clock.step(timedelta(0))
-            load.recovers(yard.store.read(yard.store.now))
-        scheduled = yard.records(train="scheduled")
-        elapsed = yard.store.read(yard.store.now) - load.since
+            load.recovers(fleet.store.read(fleet.store.now))
+        scheduled = fleet.records(train="scheduled")
+        elapsed = fleet.store.read(fleet.store.now) - load.since
         load.judge(may_fail=frozenset())
 
     steps = {round((job.wall_clock - time.time()) / HOURS.total_seconds()) for job in load.began()}
@@ -51,7 +51,7 @@ def test_clocks_of_processes_may_step(postgres_url: str, tmp_path: Path) -> None
     assert len(scheduled) <= elapsed / SCHEDULED_EVERY + 3
 
 
-def wait_for_more(yard: Town, load: Load) -> None:
+def wait_for_more(fleet: ChaosFleet, load: Load) -> None:
     """Until jobs were run since now, and what is scheduled as well."""
-    jobs, scheduled = len(load.began()) + 15, len(yard.records(train="scheduled"))
-    until(lambda: len(load.began()) >= jobs and len(yard.records(train="scheduled")) > scheduled)
+    jobs, scheduled = len(load.began()) + 15, len(fleet.records(train="scheduled"))
+    until(lambda: len(load.began()) >= jobs and len(fleet.records(train="scheduled")) > scheduled)

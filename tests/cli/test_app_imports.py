@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import warm
-from tests.support.warm import TRAX
+from tests.support import preloaded
+from tests.support.preloaded import TRAX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def test_a_call_at_the_top_of_a_module_is_refused_by_every_command(
 ) -> None:
     (tmp_path / "jobs.py").write_text(JOBS + call, encoding="utf-8")
 
-    ended = warm.run([TRAX, command, "jobs.py:app"], cwd=tmp_path)
+    ended = preloaded.run([TRAX, command, "jobs.py:app"], cwd=tmp_path)
 
     line = len((JOBS + call).splitlines())
     assert ended.returncode == 2
@@ -60,9 +60,9 @@ def test_a_call_at_the_top_of_a_module_is_refused_by_every_command(
 def test_a_guarded_call_runs_as_a_script_and_not_in_a_command(tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(JOBS + GUARDED, encoding="utf-8")
 
-    linted = warm.run([TRAX, "lint", "jobs.py:app"], cwd=tmp_path)
+    linted = preloaded.run([TRAX, "lint", "jobs.py:app"], cwd=tmp_path)
     no_database = not (tmp_path / "trax.db").exists()
-    script = warm.run([sys.executable, "jobs.py"], cwd=tmp_path)
+    script = preloaded.run([sys.executable, "jobs.py"], cwd=tmp_path)
 
     assert (linted.returncode, linted.stdout, no_database) == (0, "no findings\n", True)
     assert (script.returncode, script.stdout) == (0, "Hello, Grace!\n")

@@ -23,7 +23,7 @@ async def railway(trains: Railway) -> Railway:
 
 
 @pytest.mark.usefixtures("railway")
-def test_what_a_command_changes_is_written_down_and_undone(operator: Operator) -> None:
+def test_a_change_by_a_command_is_audited_and_can_be_undone(operator: Operator) -> None:
     operator("groups", "set", "etl", "--max-active-jobs", "5", "--reason", "month end")
 
     (entry,) = operator.json("audit", "list")
@@ -53,7 +53,7 @@ def test_an_undo_that_would_overwrite_is_refused_unless_forced(operator: Operato
 
 
 @pytest.mark.usefixtures("railway")
-def test_looking_leaves_no_entry(operator: Operator) -> None:
+def test_reading_leaves_no_audit_entry(operator: Operator) -> None:
     operator("manifests", "list")
     operator("queue", "list")
 
@@ -64,7 +64,7 @@ def test_looking_leaves_no_entry(operator: Operator) -> None:
 
 
 @pytest.mark.usefixtures("railway")
-def test_the_actor_of_a_command_is_the_user_of_the_system_whatever_the_environment_says(
+def test_the_actor_of_a_command_is_the_system_user_in_any_environment(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):

@@ -16,10 +16,10 @@ from urllib.error import HTTPError
 from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
-from tests.support import warm
+from tests.support import preloaded
+from tests.support.preloaded import TRAX, PreloadedProcess
 from tests.support.results import run_result
 from tests.support.waiting import until
-from tests.support.warm import TRAX, WarmProcess
 
 from trax.cli import main
 from trax.records.metadata import NewRun
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def serving(folder: Path, *words: str, shows: str = ADDRESS, **environment: str) -> Generator[str]:
     """A process that serves; gives its address as the process tells it, and ends it as an operator does."""
-    with WarmProcess(
+    with PreloadedProcess(
         [TRAX, *words],
         cwd=folder,
         env={**CLEAN, **environment},
@@ -102,7 +102,7 @@ def status_of(address: str) -> int:
 
 
 def ended(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return warm.run([TRAX, *words], cwd=folder, env={**CLEAN, **environment}, timeout=60)
+    return preloaded.run([TRAX, *words], cwd=folder, env={**CLEAN, **environment}, timeout=60)
 
 
 def test_jobs_and_their_dashboard_share_a_process(folder: Path) -> None:
@@ -190,7 +190,7 @@ def test_another_link_is_printed_by_a_command(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("7", "--all"), ("--user", "ada", "--all")])
-def test_which_sessions_to_end_must_be_said_in_one_way(folder: Path, words: tuple[str, ...]) -> None:
+def test_ending_sessions_without_a_selection_is_refused(folder: Path, words: tuple[str, ...]) -> None:
     refused = ended(folder, "sessions", "end", *words)
 
     assert refused.returncode == 2
@@ -204,9 +204,7 @@ def test_which_sessions_to_end_must_be_said_in_one_way(folder: Path, words: tupl
         ("dashboard", "jobs.py:app", "--port", "0", "--host", "0.0.0.0"),  # noqa: S104
     ],
 )
-def test_who_is_local_cannot_be_said_of_an_address_for_the_world(
-    folder: Path, words: tuple[str, ...]
-) -> None:
+def test_insecure_local_is_refused_at_a_public_address(folder: Path, words: tuple[str, ...]) -> None:
     token = {"TRAX_WEB_TOKENS": "ci:viewer:a token of many letters"}
 
     refused = ended(folder, *words, "--insecure-local", **token)
@@ -222,7 +220,9 @@ def test_who_is_local_cannot_be_said_of_an_address_for_the_world(
         ("dashboard", "jobs.py:app", "--port", "0", "--host", "::"),
     ],
 )
-def test_a_door_to_the_world_needs_somebody_who_may_enter(folder: Path, words: tuple[str, ...]) -> None:
+def test_a_dashboard_at_a_public_address_needs_configured_access(
+    folder: Path, words: tuple[str, ...]
+) -> None:
     refused = ended(folder, *words)
 
     assert refused.returncode == 1
@@ -241,7 +241,7 @@ def test_with_tokens_the_door_may_lead_to_the_world(folder: Path) -> None:
     assert groups["items"] == []
 
 
-def test_a_port_that_is_taken_is_one_clear_line(folder: Path) -> None:
+def test_a_port_in_use_is_one_clear_line(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = str(holder.getsockname()[1])
         refused = ended(folder, "run", "jobs.py:app", "--web", port)
@@ -254,7 +254,7 @@ def test_a_port_that_is_taken_is_one_clear_line(folder: Path) -> None:
 
 
 def test_a_password_is_hashed_for_the_configuration(folder: Path) -> None:
-    told = warm.run(
+    told = preloaded.run(
         [TRAX, "dashboard", "--hash-password"], cwd=folder, input="open sesame, please\n", check=True
     )
 

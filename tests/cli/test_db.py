@@ -4,8 +4,8 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import warm
-from tests.support.warm import TRAX
+from tests.support import preloaded
+from tests.support.preloaded import TRAX
 
 from trax.cli import build_parser, main
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def trax(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return warm.run([TRAX, *arguments], cwd=folder)
+    return preloaded.run([TRAX, *arguments], cwd=folder)
 
 
-def test_status_and_migrate_tell_where_the_tables_stand(empty_url: str, tmp_path: Path) -> None:
+def test_status_and_migrate_report_the_revision_of_the_tables(empty_url: str, tmp_path: Path) -> None:
     if empty_url == "memory://":
         empty_url = f"sqlite:///{tmp_path}/other.db"
     url = ("--database-url", empty_url)
@@ -40,7 +40,7 @@ def test_status_and_migrate_tell_where_the_tables_stand(empty_url: str, tmp_path
     }
 
 
-def test_asking_for_the_status_makes_no_file(tmp_path: Path) -> None:
+def test_db_status_creates_no_file(tmp_path: Path) -> None:
     asked = trax("db", "status", "--database-url", "sqlite:///trax.db", folder=tmp_path)
 
     assert (asked.returncode, list(tmp_path.iterdir())) == (2, [])

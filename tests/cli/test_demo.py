@@ -9,9 +9,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from tests.support import warm
+from tests.support import preloaded
+from tests.support.preloaded import TRAX
 from tests.support.terminal import CTRL_C, terminal
-from tests.support.warm import TRAX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ SELECT max(many) FROM (
 
 def demo(folder: Path, seconds: float) -> str:
     """What it tells a pipe."""
-    ended = warm.run([TRAX, "demo", "--seconds", str(seconds)], cwd=folder)
+    ended = preloaded.run([TRAX, "demo", "--seconds", str(seconds)], cwd=folder)
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout
 
@@ -61,7 +61,7 @@ def revisited(visited: tuple[Path, str], tmp_path: Path) -> tuple[Path, str]:
     return shutil.copytree(folder, tmp_path / "again"), told
 
 
-def test_the_report_says_what_the_records_say(visited: tuple[Path, str]) -> None:
+def test_the_report_agrees_with_the_records(visited: tuple[Path, str]) -> None:
     folder, told = visited
 
     counted = {train: tuple(numbers) for train, *numbers in asked(folder, COUNTED, 0)}
@@ -101,7 +101,7 @@ def typed(folder: Path, told: str, after: str) -> str:
     """What a command answers that stands behind these words."""
     (line,) = (line for line in told.splitlines() if line.startswith(f"  {after} "))
     _, *words = line.removeprefix(f"  {after} ").split()
-    return warm.run([TRAX, *words], cwd=folder, check=True).stdout
+    return preloaded.run([TRAX, *words], cwd=folder, check=True).stdout
 
 
 def test_a_pipe_gets_plain_lines(visited: tuple[Path, str]) -> None:
@@ -125,7 +125,7 @@ def test_a_second_visit_counts_only_itself(revisited: tuple[Path, str]) -> None:
     assert counted["convert_prices"][2] == 0
 
 
-def test_a_person_watches_until_ctrl_c_and_is_told_what_happened(tmp_path: Path) -> None:
+def test_a_demo_in_a_terminal_runs_until_ctrl_c_and_prints_its_report(tmp_path: Path) -> None:
     with terminal([TRAX, "demo"], folder=tmp_path) as seen:
         seen.shows("company, until Ctrl-C", "6 slots: send_email ×3", "1 waiting; see")  # noqa: RUF001
         seen.types(CTRL_C)
@@ -135,10 +135,10 @@ def test_a_person_watches_until_ctrl_c_and_is_told_what_happened(tmp_path: Path)
     assert reported(report) == {train: tuple(numbers) for train, *numbers in asked(tmp_path, COUNTED, 0)}
 
 
-def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
 
-    ended = warm.run([TRAX, "demo", "--folder", "taken"], cwd=tmp_path)
+    ended = preloaded.run([TRAX, "demo", "--folder", "taken"], cwd=tmp_path)
 
     assert (ended.returncode, ended.stderr) == (
         1,

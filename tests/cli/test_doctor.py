@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tests.support import warm
-from tests.support.warm import TRAX
+from tests.support import preloaded
+from tests.support.preloaded import TRAX
 
 if TYPE_CHECKING:
     import subprocess
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def trax(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return warm.run([TRAX, *words], cwd=folder)
+    return preloaded.run([TRAX, *words], cwd=folder)
 
 
 def test_the_doctor_exits_by_what_it_found(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_crontab_may_come_from_a_pipe(person: Operator, monkeypatch: pytest.Mo
     assert manifest["timeout"] is None
 
 
-def test_all_that_is_wrong_with_a_crontab_is_told_at_once(person: Operator, folder: Path) -> None:
+def test_all_errors_of_a_crontab_are_reported_at_once(person: Operator, folder: Path) -> None:
     (folder / "tab").write_text("0 25 * * * x\n0 1 * * * fine\n@dayly x\n", encoding="utf-8")
 
     told = person.plainly("import", "crontab", "tab")
@@ -104,7 +104,7 @@ def test_a_job_store_becomes_a_module_and_a_plan(person: Operator, folder: Path)
         (("apscheduler", "nowhere.db"), "file 'nowhere.db' does not exist"),
     ],
 )
-def test_what_is_not_there_is_said(
+def test_a_missing_source_is_reported(
     person: Operator, folder: Path, words: tuple[str, str], reason: str
 ) -> None:
     (folder / "beat.py").write_text(BEAT, encoding="utf-8")

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tests.support import warm
-from tests.support.warm import TRAX
+from tests.support import preloaded
+from tests.support.preloaded import TRAX
 
 if TYPE_CHECKING:
     import subprocess
@@ -22,7 +22,7 @@ def lint(limit: int, folder: Path) -> subprocess.CompletedProcess[str]:
     folder.mkdir()  # of its own: bytecode of a file of the same second and size would be taken for it
     (folder / "jobs.py").write_text(JOBS.replace("LIMIT", str(limit)), encoding="utf-8")
     words = [TRAX, "lint", "jobs:app"]
-    return warm.run(words, cwd=folder)
+    return preloaded.run(words, cwd=folder)
 
 
 def test_linting_needs_no_database_and_exits_by_what_it_found(tmp_path: Path) -> None:
@@ -53,14 +53,14 @@ CHANGED = SOUND.replace("name: str", "name: str\n    town: str")
 def before_a_deploy(folder: Path, code: str, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "jobs.py").write_text(code, encoding="utf-8")
     command = [TRAX, "lint", "jobs:app", "--queued", *words]
-    return warm.run(command, cwd=folder)
+    return preloaded.run(command, cwd=folder)
 
 
-def test_what_waits_is_read_with_the_new_code_before_it_is_deployed(tmp_path: Path) -> None:
+def test_queued_inputs_are_checked_with_new_code_before_it_is_deployed(tmp_path: Path) -> None:
     nothing_there = before_a_deploy(tmp_path, SOUND)
     for name in ("Ada", "Bob"):
         words = [TRAX, "queue", "add", "greet", f'{{"name": "{name}"}}', "--app", "jobs:app"]
-        warm.run(words, check=True, cwd=tmp_path)
+        preloaded.run(words, check=True, cwd=tmp_path)
     same = before_a_deploy(tmp_path, SOUND)
     changed = before_a_deploy(tmp_path, CHANGED)
     some = before_a_deploy(tmp_path, CHANGED, "--most", "1", "--json")
@@ -102,8 +102,8 @@ def test_an_output_that_no_record_can_have_is_found(tmp_path: Path) -> None:
     for name, settings in {"saved": "", "unsaved": "save_outputs=False"}.items():
         (tmp_path / f"{name}.py").write_text(ODD.replace("SETTINGS", settings), encoding="utf-8")
 
-    saved = warm.run([TRAX, "lint", "saved:app"], cwd=tmp_path)
-    unsaved = warm.run([TRAX, "lint", "unsaved:app"], cwd=tmp_path)
+    saved = preloaded.run([TRAX, "lint", "saved:app"], cwd=tmp_path)
+    unsaved = preloaded.run([TRAX, "lint", "unsaved:app"], cwd=tmp_path)
 
     assert (saved.returncode, saved.stdout.count("\n")) == (1, 1)
     assert saved.stdout.startswith("the output of train 'odd' is Odd, which cannot be JSON: ")

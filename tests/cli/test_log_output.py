@@ -1,4 +1,4 @@
-"""What a server writes where nobody sits: every line for itself, and nothing that steers a terminal."""
+"""The log of a server without a terminal: one line per message, without control characters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support import warm
-from tests.support.warm import TRAX, WarmProcess
+from tests.support import preloaded
+from tests.support.preloaded import TRAX, PreloadedProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 def told(folder: Path, *words: str, **environment: str) -> str:
     """What a server says on standard error until one job has run and it was asked to end."""
-    with WarmProcess(
+    with PreloadedProcess(
         [TRAX, "run", "jobs.py:app", *words],
         cwd=folder,
         env={**os.environ, **environment},
@@ -104,8 +104,10 @@ def test_an_app_that_sets_up_logging_keeps_it_unless_a_format_is_named(folder: P
     assert documents(told(folder, "--log-format", "json"))[-1]["message"] == "stopped"
 
 
-def test_a_format_that_does_not_exist_is_told_in_one_line(folder: Path) -> None:
-    ended = warm.run([TRAX, "run", "jobs.py:app"], cwd=folder, env={**os.environ, "TRAX_LOG_FORMAT": "xml"})
+def test_an_unknown_log_format_is_reported_in_one_line(folder: Path) -> None:
+    ended = preloaded.run(
+        [TRAX, "run", "jobs.py:app"], cwd=folder, env={**os.environ, "TRAX_LOG_FORMAT": "xml"}
+    )
 
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert ended.stderr.startswith('trax: Invalid value "xml" for TRAX_LOG_FORMAT')

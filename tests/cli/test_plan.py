@@ -4,8 +4,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from tests.support import warm
-from tests.support.warm import TRAX
+from tests.support import preloaded
+from tests.support.preloaded import TRAX
 
 if TYPE_CHECKING:
     import subprocess
@@ -38,10 +38,10 @@ asyncio.run(seed())
 
 
 def run(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return warm.run(words, cwd=folder)
+    return preloaded.run(words, cwd=folder)
 
 
-def test_a_plan_tells_what_starting_would_change(tmp_path: Path) -> None:
+def test_a_plan_shows_what_a_start_would_change(tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(JOBS, encoding="utf-8")
 
     first = run(TRAX, "plan", "jobs:app", folder=tmp_path)
@@ -62,7 +62,7 @@ def test_a_plan_tells_what_starting_would_change(tmp_path: Path) -> None:
     ]
 
 
-def test_a_plan_says_what_a_retirement_touches_and_what_is_renamed(tmp_path: Path) -> None:
+def test_a_plan_shows_what_a_retirement_affects_and_what_is_renamed(tmp_path: Path) -> None:
     more = JOBS + 'app.schedule(greet, "bob", "Bob", "on_demand").include(greet, "after-bob", "After")\n'
     (tmp_path / "jobs.py").write_text(more, encoding="utf-8")
     run(sys.executable, "-c", SEED, folder=tmp_path)

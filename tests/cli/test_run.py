@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["jobs.py:app", "jobs:app"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_schedule_runs_until_the_process_is_asked_to_end(folder: Path, name: str, number: int) -> None:
+def test_a_schedule_runs_until_the_process_gets_a_signal(folder: Path, name: str, number: int) -> None:
     with subprocess.Popen(
         [TRAX, "run", name], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
@@ -52,7 +52,7 @@ def test_a_schedule_runs_until_the_process_is_asked_to_end(folder: Path, name: s
     assert "stopping" in told
 
 
-def test_what_was_loaded_is_spared_from_the_garbage_collector(folder: Path) -> None:
+def test_loaded_modules_are_exempt_from_garbage_collection(folder: Path) -> None:
     counting = JOBS.replace('f"Hello, {name}!"', "gc.get_freeze_count() > 10_000")
     (folder / "jobs.py").write_text(f"import gc\n{counting}", encoding="utf-8")
 
@@ -100,7 +100,7 @@ def command_line(
 
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("form", ["{}.py:app", "{}:app"])
-def test_an_app_that_cannot_be_imported_is_told_in_one_line_with_the_place(
+def test_an_app_that_cannot_be_imported_is_reported_in_one_line_with_the_place(
     command_line: Operator, name: str, form: str
 ) -> None:
     told = command_line.plainly("lint", form.format(name))
@@ -136,7 +136,7 @@ def test_a_process_that_cannot_import_its_app_ends_with_one_line_or_at_length(tm
         "import celery-beat",
     ],
 )
-def test_every_command_that_takes_an_app_tells_where_it_is_broken(
+def test_every_command_with_an_app_reports_where_its_import_fails(
     command_line: Operator, command: str
 ) -> None:
     told = command_line.plainly(*command.split(), "poor:app")
@@ -155,9 +155,7 @@ def test_every_command_that_takes_an_app_tells_where_it_is_broken(
     ],
 )
 @pytest.mark.usefixtures("folder")
-def test_an_app_that_is_not_there_is_told_in_one_line(
-    command_line: Operator, name: str | None, said: str
-) -> None:
+def test_a_missing_app_is_reported_in_one_line(command_line: Operator, name: str | None, said: str) -> None:
     told = command_line.plainly("run", *([name] if name else []))
 
     assert (told.code, told.err) == (1, said + "\n")

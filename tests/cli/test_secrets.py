@@ -1,4 +1,4 @@
-"""`trax secrets`, and what other commands say of secrets."""
+"""`trax secrets`, and secrets in the output of other commands."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_no_command_shows_a_secret(operator: Operator, key: str) -> None:
         assert key not in told.out
 
 
-def test_rotating_says_how_many_and_with_which_key(
+def test_a_rotation_reports_the_number_of_inputs_and_the_key(
     operator: Operator, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asyncio.run(fill(operator.url))
@@ -116,7 +116,7 @@ def test_rotating_without_the_old_key_names_it_and_fails(
     assert key not in told.out + told.err
 
 
-def test_rotating_without_any_key_says_what_to_set(
+def test_a_rotation_without_any_key_names_the_variable_to_set(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)

@@ -47,7 +47,7 @@ def simulate(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str,
     return int(ended.value.code or 0), said.out, said.err
 
 
-def test_it_shows_when_manifests_run_how_late_and_what_is_full(
+def test_a_simulation_shows_run_times_delays_and_full_groups(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = simulate(capsys)
@@ -122,7 +122,7 @@ def test_a_chart_shows_every_run_of_a_day(capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 @pytest.mark.usefixtures("folder")
-def test_what_cannot_be_simulated_is_refused(
+def test_a_simulation_of_unknown_names_or_bad_values_is_refused(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, err = simulate(capsys, *words)
@@ -131,7 +131,7 @@ def test_what_cannot_be_simulated_is_refused(
     assert said in err
 
 
-def test_the_same_seed_says_the_same_in_every_process(folder: Path) -> None:
+def test_the_same_seed_gives_the_same_result_in_every_process(folder: Path) -> None:
     words = [TRAX, "simulate", "jobs.py:app", *GIVEN, "--failures", "load=50%", "--json"]
 
     said = [

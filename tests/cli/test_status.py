@@ -30,7 +30,7 @@ def the_present(trains: Railway) -> datetime:
     return now
 
 
-def test_status_says_what_waits_what_runs_and_who_is_there(operator: Operator) -> None:
+def test_status_shows_waiting_entries_runs_and_workers(operator: Operator) -> None:
     publish(operator.url, "greet")
     operator("queue", "add", "greet", '{"name": "Bob"}')
     operator("queue", "add", "greet", '{"name": "Eve"}', "--delay", "600")
@@ -53,7 +53,7 @@ def test_a_check_is_silent_while_all_is_well(operator: Operator) -> None:
     assert (told.code, told.out, told.err) == (0, "", "")
 
 
-def test_a_check_fails_when_nobody_takes_up_what_is_due(
+def test_a_check_fails_when_a_due_manifest_is_not_queued(
     operator: Operator, trains: Railway, the_present: datetime
 ) -> None:
     asyncio.run(_make_due(trains, the_present - timedelta(hours=1)))

@@ -35,7 +35,7 @@ def break_history(railway: Railway) -> None:
 
 
 @pytest.mark.usefixtures("railway")
-def test_a_clean_history_is_told_as_a_table_with_exit_code_0(operator: Operator) -> None:
+def test_a_clean_history_is_a_table_with_exit_code_0(operator: Operator) -> None:
     told = operator("verify")
 
     header, total, *_, last = told.out.splitlines()
@@ -44,7 +44,7 @@ def test_a_clean_history_is_told_as_a_table_with_exit_code_0(operator: Operator)
     assert last.startswith("clean: ")
 
 
-def test_a_finding_is_told_with_its_ids_and_exit_code_1(railway: Railway, operator: Operator) -> None:
+def test_a_finding_is_printed_with_its_ids_and_exit_code_1(railway: Railway, operator: Operator) -> None:
     break_history(railway)
 
     told = operator("verify")
@@ -80,7 +80,7 @@ class Screen(io.StringIO):
     [(Screen, (), True), (Screen, ("--json",), False), (io.StringIO, (), False)],
     ids=["terminal", "json", "pipe"],
 )
-def test_its_progress_is_shown_on_a_terminal_only(
+def test_progress_is_shown_on_a_terminal_only(
     operator: Operator,
     monkeypatch: pytest.MonkeyPatch,
     stream: type[io.StringIO],

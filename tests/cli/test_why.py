@@ -4,8 +4,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from tests.support import warm
-from tests.support.warm import TRAX
+from tests.support import preloaded
+from tests.support.preloaded import TRAX
 
 if TYPE_CHECKING:
     import subprocess
@@ -28,10 +28,10 @@ app.close()
 
 
 def run(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return warm.run(words, cwd=folder)
+    return preloaded.run(words, cwd=folder)
 
 
-def test_a_command_says_why_an_entry_waits(tmp_path: Path) -> None:
+def test_why_explains_why_an_entry_waits(tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(JOBS, encoding="utf-8")
     entry = run(sys.executable, "jobs.py", folder=tmp_path).stdout.strip()
 
@@ -48,7 +48,7 @@ def test_a_command_says_why_an_entry_waits(tmp_path: Path) -> None:
     assert (unknown.returncode, unknown.stderr) == (1, "trax: there is no manifest 'greet-ada'\n")
 
 
-def test_asking_makes_no_database(tmp_path: Path) -> None:
+def test_why_creates_no_database(tmp_path: Path) -> None:
     asked = run(TRAX, "why", "greet-ada", folder=tmp_path)
 
     assert asked.returncode == 1
@@ -56,7 +56,7 @@ def test_asking_makes_no_database(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_asking_an_app_makes_no_database_either(tmp_path: Path) -> None:
+def test_why_with_an_app_creates_no_database(tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(JOBS.partition("entry =")[0], encoding="utf-8")
 
     asked = run(TRAX, "why", "greet-ada", "--app", "jobs.py:app", folder=tmp_path)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import warm
-from tests.support.warm import TRAX, WarmProcess
+from tests.support import preloaded
+from tests.support.preloaded import TRAX, PreloadedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -66,26 +66,28 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def started(folder: Path, *words: str) -> Generator[WarmProcess]:
-    with WarmProcess([TRAX, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+def started(folder: Path, *words: str) -> Generator[PreloadedProcess]:
+    with PreloadedProcess(
+        [TRAX, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def lines(process: WarmProcess, count: int) -> list[str]:
+def lines(process: PreloadedProcess, count: int) -> list[str]:
     assert process.stdout
     return [process.stdout.readline().strip() for _ in range(count)]
 
 
-def ended(process: WarmProcess, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+def ended(process: PreloadedProcess, number: int = signal.SIGTERM) -> tuple[int, str, str]:
     process.send_signal(number)
     out, told = process.communicate(timeout=60)
     return process.returncode, out, told
 
 
-def test_a_worker_runs_what_a_scheduler_lets_through(folder: Path) -> None:
+def test_a_worker_runs_jobs_that_a_scheduler_admits(folder: Path) -> None:
     with started(folder, "scheduler", "jobs.py:app") as scheduler:
         with started(folder, "worker", "jobs:app", "--concurrency", "2") as worker:
             met = lines(worker, 2)
@@ -122,7 +124,7 @@ def test_the_processes_end_with_their_parent_however_it_ends(folder: Path) -> No
     assert code == -signal.SIGKILL
 
 
-def test_one_that_dies_is_replaced(folder: Path) -> None:
+def test_a_process_that_dies_is_replaced(folder: Path) -> None:
     (folder / "stay").touch()
 
     with started(folder, "scheduler", "jobs.py:app"):
@@ -142,7 +144,7 @@ def test_one_that_dies_is_replaced(folder: Path) -> None:
     assert code == 0
 
 
-def test_processes_take_only_what_they_are_told_to(folder: Path) -> None:
+def test_processes_claim_only_their_trains_and_groups(folder: Path) -> None:
     """The two jobs need each other, so they only end if both workers take theirs."""
     (folder / "jobs.py").write_text(PICKY, encoding="utf-8")
     with started(folder, "scheduler", "jobs.py:app"):
@@ -189,9 +191,9 @@ def test_processes_take_only_what_they_are_told_to(folder: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_told_in_one_line_before_anything_starts(
+def test_a_worker_with_invalid_options_fails_in_one_line_before_it_starts(
     folder: Path, words: list[str], code: int, said: str
 ) -> None:
-    failed = warm.run([TRAX, "worker", *words], cwd=folder)
+    failed = preloaded.run([TRAX, "worker", *words], cwd=folder)
 
     assert (failed.returncode, failed.stdout, failed.stderr) == (code, "", said + "\n")

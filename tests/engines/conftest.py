@@ -1,4 +1,4 @@
-"""What engines need from outside, started for the tests and gone after them."""
+"""Brokers and servers that engines need, started for the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Celery's workers keep what every engine has to keep, with a server for a broker and without."""
+"""Celery's workers keep the contract of engines, with a server as broker and without."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ def engine(broker: Broker, *options: str) -> CeleryEngine:
 
 
 @pytest.mark.parametrize("scenario", TURNS, ids=name_of)
-async def test_a_worker_that_forks_keeps(scenario: Scenario, broker: Broker, site: Workspace) -> None:
+async def test_a_worker_that_forks_keeps_the_contract(
+    scenario: Scenario, broker: Broker, site: Workspace
+) -> None:
     await play(scenario, engine(broker, "-c", "5" if scenario is TURNS[0] else "2"), site)
 
 
 @pytest.mark.parametrize("scenario", TURNS, ids=name_of)
-async def test_a_worker_with_threads_and_a_folder_for_a_broker_keeps(
+async def test_a_worker_with_threads_and_a_folder_for_a_broker_keeps_the_contract(
     scenario: Scenario, site: Workspace, tmp_path: Path
 ) -> None:
     folder = tmp_path / "broker"
@@ -53,21 +55,19 @@ async def test_a_worker_with_threads_and_a_folder_for_a_broker_keeps(
     await play(scenario, CeleryEngine(str(folder), "-P", "threads", "-c", "7"), site)
 
 
-async def test_a_broker_that_is_down_for_a_while_loses_nothing_of_ours(
-    broker: Broker, site: Workspace
-) -> None:
-    async def broker_fails(yard: ScenarioHarness) -> None:
+async def test_an_outage_of_the_broker_loses_no_run(broker: Broker, site: Workspace) -> None:
+    async def broker_fails(harness: ScenarioHarness) -> None:
         names = [f"lost-{number}" for number in range(5)]
-        async with yard.server_side():
-            await yard.queue(*names)
-            await yard.until("all are handed over", lambda: are_handed_over(yard, 5))
+        async with harness.server_side():
+            await harness.queue(*names)
+            await harness.until("all are handed over", lambda: are_handed_over(harness, 5))
             await asyncio.to_thread(broker.stop)
-            await yard.queue("meanwhile")
-            await yard.until("one cannot be handed over", lambda: has_failed(yard, "meanwhile"))
+            await harness.queue("meanwhile")
+            await harness.until("one cannot be handed over", lambda: has_failed(harness, "meanwhile"))
             await asyncio.to_thread(broker.start)
-            async with yard.worker_side():
-                await yard.until_completed("meanwhile", *names)
-        await yard.check_each_ran_once(["meanwhile", *names])
+            async with harness.worker_side():
+                await harness.until_completed("meanwhile", *names)
+        await harness.check_each_ran_once(["meanwhile", *names])
 
     await play(broker_fails, engine(broker, "-P", "solo"), site)
 
@@ -75,64 +75,64 @@ async def test_a_broker_that_is_down_for_a_while_loses_nothing_of_ours(
 async def test_a_forked_process_that_is_killed_loses_its_run_and_nothing_else(
     broker: Broker, site: Workspace
 ) -> None:
-    async def process_dies(yard: ScenarioHarness) -> None:
-        yard.hold("victim")
-        async with yard.worker_side(), yard.server_side():
-            await yard.queue("victim", "other")
-            await yard.until_began("victim")
-            os.kill(yard.job_events("victim")[0].pid, signal.SIGKILL)
-            await yard.until_began("victim", times=2)
-            yard.release("victim")
-            await yard.until_completed("victim", "other")
-            lost, _ = await yard.records("victim")
+    async def process_dies(harness: ScenarioHarness) -> None:
+        harness.hold("victim")
+        async with harness.worker_side(), harness.server_side():
+            await harness.queue("victim", "other")
+            await harness.until_began("victim")
+            os.kill(harness.job_events("victim")[0].pid, signal.SIGKILL)
+            await harness.until_began("victim", times=2)
+            harness.release("victim")
+            await harness.until_completed("victim", "other")
+            lost, _ = await harness.records("victim")
         assert (lost.state, lost.failure_exception) == (State.FAILED, "WorkerLost")
-        await yard.check_each_ran_once(["victim", "other"])
+        await harness.check_each_ran_once(["victim", "other"])
 
     await play(process_dies, engine(broker, "-c", "2"), site)
 
 
-async def test_what_a_dead_worker_had_is_delivered_to_another_and_changes_nothing(
+async def test_a_task_of_a_dead_worker_is_redelivered_and_changes_nothing(
     rabbit: Rabbit, site: Workspace
 ) -> None:
-    async def worker_dies(yard: ScenarioHarness) -> None:
-        yard.hold("victim")
-        async with yard.server_side():
-            await yard.engine.start(site)
-            await yard.queue("victim")
-            await yard.until_began("victim")
-            (first,) = await yard.records("victim")
-            await yard.engine.kill()
-            async with yard.worker_side():
+    async def worker_dies(harness: ScenarioHarness) -> None:
+        harness.hold("victim")
+        async with harness.server_side():
+            await harness.engine.start(site)
+            await harness.queue("victim")
+            await harness.until_began("victim")
+            (first,) = await harness.records("victim")
+            await harness.engine.kill()
+            async with harness.worker_side():
                 for event in ("received", "succeeded"):
                     said = f"[{first.external_id}-{first.id}] {event}"
-                    await yard.until(f"its task is {event} again", lambda said=said: is_logged(site, said))
-                yard.release("victim")
-                await yard.until_completed("victim")
-                lost, _ = await yard.records("victim")
+                    await harness.until(f"its task is {event} again", lambda said=said: is_logged(site, said))
+                harness.release("victim")
+                await harness.until_completed("victim")
+                lost, _ = await harness.records("victim")
         assert (lost.state, lost.failure_exception) == (State.FAILED, "WorkerLost")
-        await yard.check_each_ran_once(["victim"])
+        await harness.check_each_ran_once(["victim"])
 
     await play(worker_dies, engine(rabbit, "-c", "1", "-l", "info"), site)
 
 
-async def test_the_highest_priority_is_begun_first_and_a_cancelled_task_is_thrown_away(
+async def test_the_highest_priority_starts_first_and_a_cancelled_task_is_discarded(
     broker: Broker, site: Workspace
 ) -> None:
-    async def order_counts(yard: ScenarioHarness) -> None:
-        yard.hold("first")
-        async with yard.worker_side(), yard.server_side():
-            await yard.queue("first")
-            await yard.until_began("first")
+    async def order_counts(harness: ScenarioHarness) -> None:
+        harness.hold("first")
+        async with harness.worker_side(), harness.server_side():
+            await harness.queue("first")
+            await harness.until_began("first")
             for name, priority in {"low": 0, "unwanted": 5, "high": 31, "middle": 16}.items():
-                await yard.app.queue("work", name, priority=priority)
-            await yard.until("all are handed over", lambda: are_handed_over(yard, 5))
-            (unwanted,) = await yard.records("unwanted")
-            await yard.app.executions.cancel([unwanted.id])
-            yard.release("first")
-            await yard.until_completed("first", "low", "middle", "high")
-        begun = [line.name for line in yard.job_events() if line.event == "began"]
+                await harness.app.queue("work", name, priority=priority)
+            await harness.until("all are handed over", lambda: are_handed_over(harness, 5))
+            (unwanted,) = await harness.records("unwanted")
+            await harness.app.executions.cancel([unwanted.id])
+            harness.release("first")
+            await harness.until_completed("first", "low", "middle", "high")
+        begun = [line.name for line in harness.job_events() if line.event == "began"]
         assert begun == ["first", "high", "middle", "low"]
-        assert await yard.app.workers.list() == []  # the process has taken its leave
+        assert await harness.app.workers.list() == []  # the process has taken its leave
         assert await is_logged(site, "Discarding revoked task")
 
     await play(order_counts, engine(broker, "-c", "1", "-l", "info", "-O", "fair"), site)

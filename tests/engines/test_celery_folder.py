@@ -74,7 +74,7 @@ def test_a_message_that_was_written_in_part_is_never_there(
     assert list(folder.iterdir()) == []
 
 
-def test_a_folder_that_is_not_there_takes_nothing(folder: Path, workers: CeleryWorkers) -> None:
+def test_a_missing_folder_accepts_no_task(folder: Path, workers: CeleryWorkers) -> None:
     folder.rmdir()
 
     with pytest.raises(FileNotFoundError):

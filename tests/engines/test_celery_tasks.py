@@ -1,4 +1,4 @@
-"""What is sent to Celery, what a broker that is away answers, and what the task does where it arrives."""
+"""Tasks sent to Celery, errors of an unreachable broker, and their execution in a worker."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_a_task_carries_the_id_of_a_record_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["redis", "amqp"])
-def test_a_broker_that_is_down_takes_nothing(scheme: str, closed_port: int) -> None:
+def test_a_broker_that_is_down_accepts_no_task(scheme: str, closed_port: int) -> None:
     away = CeleryWorkers(celery_at(f"{scheme}://127.0.0.1:{closed_port}//"))
 
     with pytest.raises(OperationalError):
@@ -86,7 +86,7 @@ def test_a_broker_that_does_not_answer_is_not_waited_for(scheme: str, silent_por
         silent.submit(RUNS)
 
 
-def test_what_follows_a_failure_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_failed_send_the_rest_of_the_batch_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail_at_the_second(*_: Any, args: tuple[int], **__: Any) -> None:
         asked.append(args[0])
         if len(asked) == 2:
@@ -107,7 +107,7 @@ def test_only_a_celery_app_will_do() -> None:
         CeleryWorkers("redis://:secret@here")
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_celery_extra_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     app = celery_at("memory://")
     monkeypatch.setitem(sys.modules, "celery", None)
 
@@ -195,7 +195,7 @@ def test_a_task_whose_record_is_gone_has_failed(site: Site) -> None:
 @pytest.mark.parametrize(
     "value", ["7", "x" * 100_000, None, True, 1.0, float("nan"), float("inf"), -1, 2**70, [7], {}, "\ud800"]
 )
-def test_a_task_whose_id_is_none_has_failed_and_is_not_tried_again(
+def test_a_task_whose_id_is_none_has_failed_and_is_not_retried(
     site: Site, monkeypatch: pytest.MonkeyPatch, value: Any
 ) -> None:
     def again(exc: Exception) -> Retry:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("scenario", TURNS, ids=name_of)
 @pytest.mark.parametrize("mode", ["database", "response"])
-async def test_http_workers_keep(
+async def test_http_workers_keep_the_contract(
     mode: Literal["database", "response"], scenario: Scenario, postgres_url: str, tmp_path: Path
 ) -> None:
     await play(scenario, HttpEngine(mode), Workspace(postgres_url, tmp_path, crowd=CROWD))

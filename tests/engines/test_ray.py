@@ -10,9 +10,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.preloaded import TRAX
 from tests.support.ray_cluster import APP, PROJECT, Cluster, RayEngine, WholeCluster
 from tests.support.waiting import until
-from tests.support.warm import TRAX
 
 from trax import Submission, Trax
 from trax.errors import DefinitionError
@@ -55,12 +55,12 @@ def site(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("scenario", [one for one in SCENARIOS if one is not DOWN], ids=name_of)
-async def test_ray_keeps(scenario: Scenario, cluster: Cluster, site: Workspace) -> None:
+async def test_ray_keeps_the_contract(scenario: Scenario, cluster: Cluster, site: Workspace) -> None:
     with closing(RayEngine(cluster, site)) as engine:
         await play(scenario, engine, site)
 
 
-async def test_a_cluster_that_goes_away_takes_no_scheduler_with_it(cluster: Cluster, site: Workspace) -> None:
+async def test_a_lost_cluster_does_not_stop_the_scheduler(cluster: Cluster, site: Workspace) -> None:
     with closing(WholeCluster(cluster, site)) as engine:
         await play(DOWN, engine, site)
 
@@ -69,7 +69,7 @@ def run(metadata_id: int, train: str = "work") -> Submission:
     return Submission(metadata_id=metadata_id, external_id=str(metadata_id), train=train)
 
 
-def test_what_a_train_needs_is_asked_of_ray_and_what_ray_refuses_is_told(cluster: Cluster) -> None:
+def test_resources_of_a_train_are_passed_to_ray_and_refusals_are_reported(cluster: Cluster) -> None:
     needs = {"impossible": {"num_gpus": -1}, "rare": {"resources": {"unicorn": 1}}}
     workers = RayWorkers(APP, name="needs", address=cluster.address, resources=needs)
     try:
@@ -84,7 +84,7 @@ def test_what_a_train_needs_is_asked_of_ray_and_what_ray_refuses_is_told(cluster
     assert (taken, again) == (None, [None])
 
 
-def test_what_could_not_begin_is_told_at_once_and_not_with_the_next_hand_over(
+def test_a_task_that_cannot_start_is_reported_at_once(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     workers = RayWorkers("no.such.module:app", name="lost", address=cluster.address)
@@ -132,7 +132,7 @@ async def test_the_page_works_as_it_is_written(
     assert {versions[run.worker or 0] for run in runs} == {"2.5.1"}
 
 
-async def test_a_cluster_that_is_not_there_is_told_at_once() -> None:
+async def test_an_unreachable_cluster_raises_at_once() -> None:
     workers = RayWorkers(APP, address="127.0.0.1:1")
 
     with pytest.raises(ConnectionRefusedError):

@@ -1,4 +1,4 @@
-"""A queue of SQS and its consumer keep what every engine has to keep."""
+"""A queue of SQS and its consumer keep the contract of engines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("scenario", TURNS, ids=name_of)
-async def test_a_consumer_keeps(
+async def test_a_consumer_keeps_the_contract(
     scenario: Scenario, amazon: Amazon, postgres_url: str, tmp_path: Path
 ) -> None:
     engine = SqsEngine(amazon.endpoint, amazon.queue("jobs"))
@@ -25,7 +25,7 @@ async def test_a_consumer_keeps(
     await play(scenario, engine, Workspace(postgres_url, tmp_path, crowd=CROWD))
 
 
-async def test_a_fifo_queue_carries_a_crowd(amazon: Amazon, postgres_url: str, tmp_path: Path) -> None:
+async def test_a_fifo_queue_delivers_many_runs(amazon: Amazon, postgres_url: str, tmp_path: Path) -> None:
     engine = SqsEngine(amazon.endpoint, amazon.queue("jobs.fifo"))
 
     await play(SCENARIOS[-1], engine, Workspace(postgres_url, tmp_path, crowd=CROWD))

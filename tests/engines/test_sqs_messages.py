@@ -1,4 +1,4 @@
-"""What is sent to a queue, what becomes of it there, and what a function that is called with it answers."""
+"""Messages of SQS: their content, their deletion and redelivery, and functions called with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.sqs_far import client
+from tests.support.sqs_consumer import client
 from tests.support.waiting import until
 
 from trax import Refused, Submission, Trax
@@ -35,7 +35,7 @@ class Context:
         return int(self._seconds * 1000)
 
 
-class Yard:
+class SqsSetup:
     """A queue, and apps at both ends of it."""
 
     def __init__(self, folder: Path, amazon: Amazon, queue: str = "jobs") -> None:
@@ -75,10 +75,10 @@ def submission(number: int) -> Submission:
 
 
 @asynccontextmanager
-async def consuming(yard: Yard, concurrency: int = 10) -> AsyncGenerator[None]:
-    app, stopped, second = yard.app(), asyncio.Event(), timedelta(seconds=1)
+async def consuming(setup: SqsSetup, concurrency: int = 10) -> AsyncGenerator[None]:
+    app, stopped, second = setup.app(), asyncio.Event(), timedelta(seconds=1)
     consumer = SqsConsumer(
-        app, yard.queue_url, client=yard.amazon.client, concurrency=concurrency, poll=second
+        app, setup.queue_url, client=setup.amazon.client, concurrency=concurrency, poll=second
     )
     running = asyncio.create_task(consumer.run(stopped))
     try:
@@ -89,9 +89,9 @@ async def consuming(yard: Yard, concurrency: int = 10) -> AsyncGenerator[None]:
         app.close()
 
 
-async def until_left(yard: Yard, messages: int) -> None:
+async def until_left(setup: SqsSetup, messages: int) -> None:
     """A queue tells nobody; it must be asked."""
-    await asyncio.to_thread(until, lambda: yard.amazon.waiting(yard.queue_url) == messages)
+    await asyncio.to_thread(until, lambda: setup.amazon.waiting(setup.queue_url) == messages)
 
 
 async def queued(app: Trax, *words: str) -> None:
@@ -100,8 +100,8 @@ async def queued(app: Trax, *words: str) -> None:
         await h.run_until_idle()
 
 
-async def outcomes(yard: Yard) -> dict[Any, str]:
-    app = yard.app()
+async def outcomes(setup: SqsSetup) -> dict[Any, str]:
+    app = setup.app()
     try:
         return {run.input: run.state for run in await app.executions.list()}
     finally:
@@ -109,14 +109,14 @@ async def outcomes(yard: Yard) -> dict[Any, str]:
 
 
 @pytest.fixture
-def yard(tmp_path: Path, amazon: Amazon) -> Yard:
-    return Yard(tmp_path, amazon)
+def setup(tmp_path: Path, amazon: Amazon) -> SqsSetup:
+    return SqsSetup(tmp_path, amazon)
 
 
-def test_a_message_says_whose_record_it_is_about_and_no_more(yard: Yard) -> None:
-    assert yard.submitter.submit([submission(7), submission(8)]) == [None, None]
+def test_a_message_carries_only_the_id_of_its_record(setup: SqsSetup) -> None:
+    assert setup.submitter.submit([submission(7), submission(8)]) == [None, None]
 
-    bodies = [json.loads(one["body"]) for one in yard.event()["Records"]]
+    bodies = [json.loads(one["body"]) for one in setup.event()["Records"]]
     assert sorted(body["metadata_id"] for body in bodies) == [7, 8]
     assert all(list(body) == ["metadata_id"] for body in bodies)
 
@@ -124,12 +124,12 @@ def test_a_message_says_whose_record_it_is_about_and_no_more(yard: Yard) -> None
 def test_a_run_that_is_handed_over_again_is_the_same_message_to_a_fifo_queue(
     amazon: Amazon, tmp_path: Path
 ) -> None:
-    yard = Yard(tmp_path, amazon, "jobs.fifo")
+    setup = SqsSetup(tmp_path, amazon, "jobs.fifo")
 
-    yard.submitter.submit([submission(7), submission(8)])
-    yard.submitter.submit([submission(7)])
+    setup.submitter.submit([submission(7), submission(8)])
+    setup.submitter.submit([submission(7)])
 
-    assert amazon.waiting(yard.queue_url) == 2
+    assert amazon.waiting(setup.queue_url) == 2
 
 
 def test_messages_of_one_group_are_given_out_one_after_the_other(amazon: Amazon) -> None:
@@ -144,37 +144,37 @@ def test_messages_of_one_group_are_given_out_one_after_the_other(amazon: Amazon)
 
 
 def test_each_message_that_is_refused_has_an_answer_of_its_own(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+    setup: SqsSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def half(**_: Any) -> dict[str, Any]:
         failed = {"Id": "8", "Code": "InternalError", "Message": "try later", "SenderFault": False}
         return {"Successful": [{"Id": "7"}], "Failed": [failed]}
 
-    monkeypatch.setattr(yard.amazon.client, "send_message_batch", half)
+    monkeypatch.setattr(setup.amazon.client, "send_message_batch", half)
 
-    assert yard.submitter.submit([submission(7), submission(8), submission(9)]) == [
+    assert setup.submitter.submit([submission(7), submission(8), submission(9)]) == [
         None,
         Refused("SQS rejected the message with InternalError: try later"),
         Refused("SQS reported no result for this run"),
     ]
 
 
-def test_a_queue_that_cannot_be_reached_takes_nothing(amazon: Amazon) -> None:
+def test_an_unreachable_queue_accepts_no_message(amazon: Amazon) -> None:
     away = SqsWorkers(amazon.queue("jobs"), client=client("http://127.0.0.1:9"))
 
     with pytest.raises(Exception, match="Could not connect"):
         away.submit([submission(7)])
 
 
-async def test_what_was_taken_up_is_deleted_and_what_makes_no_sense_stays(yard: Yard) -> None:
-    await queued(yard.app(), "hello", "wrong")
-    yard.send("nonsense")
-    yard.send('{"metadata_id": 999}')
+async def test_messages_of_ended_runs_are_deleted_and_invalid_ones_stay(setup: SqsSetup) -> None:
+    await queued(setup.app(), "hello", "wrong")
+    setup.send("nonsense")
+    setup.send('{"metadata_id": 999}')
 
-    async with consuming(yard):
-        await until_left(yard, 2)
+    async with consuming(setup):
+        await until_left(setup, 2)
 
-    assert await outcomes(yard) == {"hello": "completed", "wrong": "failed"}
+    assert await outcomes(setup) == {"hello": "completed", "wrong": "failed"}
 
 
 HOSTILE = {
@@ -194,82 +194,82 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
-async def test_a_message_that_cannot_be_read_stops_none_of_those_it_came_with(yard: Yard, body: str) -> None:
-    yard.send(body)
-    await queued(yard.app(), "hello")
-    yard.send(body)
+async def test_an_unreadable_message_does_not_stop_the_others(setup: SqsSetup, body: str) -> None:
+    setup.send(body)
+    await queued(setup.app(), "hello")
+    setup.send(body)
 
-    async with consuming(yard):
-        await until_left(yard, 2)
+    async with consuming(setup):
+        await until_left(setup, 2)
 
-    assert await outcomes(yard) == {"hello": "completed"}
-
-
-async def test_a_consumer_takes_no_more_messages_than_it_has_room_for(yard: Yard) -> None:
-    await queued(yard.app(), "endless", "hello")
-
-    async with consuming(yard, concurrency=1):
-        await until_left(yard, 1)
-
-        assert sorted((await outcomes(yard)).values()) == ["in_progress", "pending"]
+    assert await outcomes(setup) == {"hello": "completed"}
 
 
-async def test_what_a_last_poll_brings_is_given_back_at_once(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+async def test_a_consumer_receives_no_more_messages_than_it_has_slots(setup: SqsSetup) -> None:
+    await queued(setup.app(), "endless", "hello")
+
+    async with consuming(setup, concurrency=1):
+        await until_left(setup, 1)
+
+        assert sorted((await outcomes(setup)).values()) == ["in_progress", "pending"]
+
+
+async def test_messages_of_the_last_poll_are_returned_at_once(
+    setup: SqsSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop_first(**wanted: Any) -> Any:
         here.call_soon_threadsafe(stopped.set)
         return receive(**wanted)
 
-    yard.queue_url = yard.amazon.queue("patient", VisibilityTimeout="600")
-    yard.send("anything")
-    app, stopped, here = yard.app(), asyncio.Event(), asyncio.get_running_loop()
-    receive = yard.amazon.client.receive_message
-    monkeypatch.setattr(yard.amazon.client, "receive_message", stop_first)
+    setup.queue_url = setup.amazon.queue("patient", VisibilityTimeout="600")
+    setup.send("anything")
+    app, stopped, here = setup.app(), asyncio.Event(), asyncio.get_running_loop()
+    receive = setup.amazon.client.receive_message
+    monkeypatch.setattr(setup.amazon.client, "receive_message", stop_first)
 
-    await SqsConsumer(app, yard.queue_url, client=yard.amazon.client).run(stopped)
+    await SqsConsumer(app, setup.queue_url, client=setup.amazon.client).run(stopped)
 
     monkeypatch.undo()
     app.close()
-    assert [one["body"] for one in yard.event()["Records"]] == ["anything"]
+    assert [one["body"] for one in setup.event()["Records"]] == ["anything"]
 
 
-async def test_a_function_answers_which_messages_are_to_come_again(yard: Yard) -> None:
-    await queued(yard.app(), "hello", "wrong")
-    yard.send("nonsense")
-    handle, event = lambda_handler(yard.app()), yard.event()
+async def test_a_function_returns_the_messages_to_be_redelivered(setup: SqsSetup) -> None:
+    await queued(setup.app(), "hello", "wrong")
+    setup.send("nonsense")
+    handle, event = lambda_handler(setup.app()), setup.event()
 
     answer = await asyncio.to_thread(handle, event, Context())
 
     (nonsense,) = [one["messageId"] for one in event["Records"] if one["body"] == "nonsense"]
     assert answer == {"batchItemFailures": [{"itemIdentifier": nonsense}]}
-    assert await outcomes(yard) == {"hello": "completed", "wrong": "failed"}
+    assert await outcomes(setup) == {"hello": "completed", "wrong": "failed"}
 
 
-async def test_a_function_that_is_called_again_with_the_same_executes_nothing(yard: Yard) -> None:
-    await queued(yard.app(), "hello")
-    handle, event = lambda_handler(yard.app()), yard.event()
+async def test_a_function_that_is_called_again_with_the_same_executes_nothing(setup: SqsSetup) -> None:
+    await queued(setup.app(), "hello")
+    handle, event = lambda_handler(setup.app()), setup.event()
     await asyncio.to_thread(handle, event, Context())
 
     assert await asyncio.to_thread(handle, event, Context()) == {"batchItemFailures": []}
 
-    assert await outcomes(yard) == {"hello": "completed"}
+    assert await outcomes(setup) == {"hello": "completed"}
 
 
-async def test_a_job_that_would_outlast_its_function_goes_back_to_the_queue(yard: Yard) -> None:
-    await queued(yard.app(), "endless")
+async def test_a_job_that_would_outlast_its_function_goes_back_to_the_queue(setup: SqsSetup) -> None:
+    await queued(setup.app(), "endless")
 
-    answer = await asyncio.to_thread(lambda_handler(yard.app()), yard.event(), Context(seconds=5))
+    answer = await asyncio.to_thread(lambda_handler(setup.app()), setup.event(), Context(seconds=5))
 
     assert answer == {"batchItemFailures": []}
-    app = yard.app()
+    app = setup.app()
     (entry,), (run,) = await app.work_queue.list(), await app.executions.list()
     app.close()
     assert (run.failure_exception, entry.status) == ("Interrupted", "queued")
 
 
 @pytest.mark.parametrize("made", [lambda: SqsWorkers("x"), lambda: SqsConsumer(Trax("memory://"), "x")])
-def test_without_the_extra_it_says_what_to_install(
+def test_without_the_sqs_extra_the_error_names_the_package(
     made: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)

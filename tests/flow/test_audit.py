@@ -1,4 +1,4 @@
-"""What operators do is written down with what it changed, and some of it can be undone."""
+"""The audit log: changes by operators, with both states, and undoing them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def told(h: Harness) -> list[tuple[str, tuple[str, ...], int]]:
     return [(one.action, one.ids, one.count) for one in reversed(await h.app.audit.list())]
 
 
-async def test_nothing_is_written_down_when_nobody_acts(h: Harness) -> None:
+async def test_changes_without_an_actor_leave_no_audit_entry(h: Harness) -> None:
     await h.app.groups.update("etl", priority=5, max_active_jobs=3)
     await h.app.settings.update(max_queued_jobs_per_cycle=50)
     await h.app.manifests.disable("ones")
@@ -54,7 +54,7 @@ async def test_nothing_is_written_down_when_nobody_acts(h: Harness) -> None:
     assert await h.app.audit.list() == []
 
 
-async def test_a_changed_limit_is_written_down_whoever_changes_it(h: Harness) -> None:
+async def test_a_changed_limit_is_audited_for_any_actor(h: Harness) -> None:
     await h.app.groups.update("etl", max_active_jobs=5)
     await h.app.groups.update("etl", enabled=False)
     await h.app.settings.update(max_active_jobs=50)
@@ -70,9 +70,7 @@ async def test_a_changed_limit_is_written_down_whoever_changes_it(h: Harness) ->
     ]
 
 
-async def test_a_limit_that_code_declares_anew_is_written_down_and_that_of_a_new_group_is_in_its_row(
-    h: Harness, url: str
-) -> None:
+async def test_a_changed_limit_in_code_is_audited_and_a_new_group_is_not(h: Harness, url: str) -> None:
     code = Trax(url)
     code.group("etl", max_active_jobs=2, priority=9)
     code.group("new", max_active_jobs=1)
@@ -114,7 +112,7 @@ async def test_the_limits_that_dispatching_servers_declare_are_written_down_when
     assert len(await h.app.audit.list()) == len(entries)
 
 
-async def test_an_entry_says_who_did_what_and_how_it_was(h: Harness) -> None:
+async def test_an_audit_entry_records_actor_action_and_both_states(h: Harness) -> None:
     with acting(ADA, reason="month end"):
         await h.app.groups.update("etl", max_active_jobs=5, priority=7)
 
@@ -171,7 +169,7 @@ async def test_every_verb_of_an_operator_leaves_an_entry(h: Harness) -> None:
     assert rerun.after["entry_ids"] == [again.id]
 
 
-async def test_what_a_train_does_is_not_the_doing_of_who_runs_it(h: Harness) -> None:
+async def test_changes_by_a_running_train_are_not_attributed_to_its_caller(h: Harness) -> None:
     with acting(ADA):
         await h.app.run(h.app.trains.get("nest"), 1)
 
@@ -255,7 +253,7 @@ async def test_a_reset_of_settings_is_undone(h: Harness) -> None:
     assert await h.app.settings.get("max_active_jobs") == 20
 
 
-async def test_what_was_changed_again_is_not_overwritten_unless_forced(h: Harness) -> None:
+async def test_a_later_change_is_not_overwritten_by_undo_unless_forced(h: Harness) -> None:
     with acting(ADA):
         await h.app.groups.update("etl", max_active_jobs=5)
         await h.app.settings.update(max_active_jobs=50)

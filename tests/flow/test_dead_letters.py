@@ -1,4 +1,4 @@
-"""What a person does with what gave up."""
+"""Requeueing, acknowledging, listing and deleting dead letters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import insert, select
-from tests.support.flow_manager import Yard
+from tests.support.manager_harness import ManagerHarness
 from tests.support.running import run_queued
 
 from trax import Group, NotFound, Trax, every
@@ -23,16 +23,16 @@ TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)
 
 
-def yard(url: str, *external_ids: str, **settings: Any) -> Yard:
+def build_harness(url: str, *external_ids: str, **settings: Any) -> ManagerHarness:
     """Each of these gives up after its first failure."""
-    h = Yard(url, TEN, **settings)
+    h = ManagerHarness(url, TEN, **settings)
     for external_id in external_ids or ("sync",):
         group = Group(external_id, priority=7)
         h.schedule(h.job, external_id, external_id, FIVE_MINUTES, max_retries=1, priority=4, group=group)
     return h
 
 
-async def awaiting(h: Yard, *external_ids: str) -> list[int]:
+async def awaiting(h: ManagerHarness, *external_ids: str) -> list[int]:
     """Have each of these give up; their letters' ids."""
     for external_id in external_ids:
         h.errors[external_id] = RuntimeError("no luck")
@@ -42,7 +42,7 @@ async def awaiting(h: Yard, *external_ids: str) -> list[int]:
     return [letters[external_id] for external_id in external_ids]
 
 
-def alone(h: Yard, **columns: Any) -> int:
+def alone(h: ManagerHarness, **columns: Any) -> int:
     """A dead letter of a job without a manifest."""
     row: dict[str, Any] = {
         "train": "job",
@@ -64,7 +64,7 @@ def alone(h: Yard, **columns: Any) -> int:
 async def test_a_letter_written_after_the_operators_clock_was_read_is_not_resolved_before_that(
     url: str,
 ) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         written_at = TEN + timedelta(milliseconds=3)
         late, usual = (
             alone(h, dead_lettered_at=written_at),
@@ -81,7 +81,7 @@ async def test_a_letter_written_after_the_operators_clock_was_read_is_not_resolv
 
 
 async def test_requeue_writes_an_entry_and_resolves_the_letter(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         await h.advance(hours=1)
 
@@ -96,7 +96,7 @@ async def test_requeue_writes_an_entry_and_resolves_the_letter(url: str) -> None
 
 
 async def test_a_requeued_letter_names_the_run_that_came_of_it(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         await h.app.dead_letters.requeue([letter_id], note="the disk is larger now")
 
@@ -108,8 +108,8 @@ async def test_a_requeued_letter_names_the_run_that_came_of_it(url: str) -> None
         assert (await h.app.executions.get(letter.retry_metadata_id)).state == "completed"
 
 
-async def test_after_a_requeue_that_succeeds_the_schedule_goes_on(url: str) -> None:
-    async with yard(url) as h:
+async def test_after_a_successful_requeue_the_schedule_continues(url: str) -> None:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         await h.app.dead_letters.requeue([letter_id])
         await h.run_until_idle()
@@ -120,7 +120,7 @@ async def test_after_a_requeue_that_succeeds_the_schedule_goes_on(url: str) -> N
 
 
 async def test_a_requeue_that_fails_again_makes_a_second_letter(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         (first,) = await awaiting(h, "sync")
         await h.app.dead_letters.requeue([first])
         h.errors["sync"] = RuntimeError("still no luck")
@@ -132,7 +132,7 @@ async def test_a_requeue_that_fails_again_makes_a_second_letter(url: str) -> Non
 
 
 async def test_a_second_letter_needs_as_many_failures_as_the_first(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=3)
     async with h:
         first = await h.dead_letter("sync")
@@ -149,7 +149,7 @@ async def test_a_second_letter_needs_as_many_failures_as_the_first(url: str) -> 
 
 @pytest.mark.parametrize("origin", ["schedule", "retry", "trigger"])
 async def test_requeue_attaches_to_an_entry_that_is_queued_already(url: str, origin: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         entry_id = h.insert_entry("sync", origin=origin)
 
@@ -162,8 +162,8 @@ async def test_requeue_attaches_to_an_entry_that_is_queued_already(url: str, ori
 
 
 @pytest.mark.parametrize("origin", ["schedule", "retry", "trigger"])
-async def test_requeue_does_not_wait_behind_an_entry_that_is_put_off(url: str, origin: str) -> None:
-    async with yard(url) as h:
+async def test_requeue_does_not_wait_behind_a_delayed_entry(url: str, origin: str) -> None:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         put_off = h.insert_entry("sync", origin=origin, ready=False, scheduled_at=h.now + timedelta(days=3))
 
@@ -178,7 +178,7 @@ async def test_requeue_does_not_wait_behind_an_entry_that_is_put_off(url: str, o
 
 
 async def test_requeue_attaches_to_a_delayed_entry_whose_moment_has_come(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         await h.app.manifests.trigger("sync", delay=timedelta(minutes=1))
         await h.advance(minutes=1)
@@ -190,7 +190,7 @@ async def test_requeue_attaches_to_a_delayed_entry_whose_moment_has_come(url: st
 
 
 async def test_requeue_attaches_to_one_entry_of_several(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         first = h.insert_entry("sync", origin="trigger")
         h.insert_entry("sync", origin="schedule")
@@ -203,7 +203,7 @@ async def test_requeue_attaches_to_one_entry_of_several(url: str) -> None:
 
 
 async def test_entries_that_are_no_longer_queued_get_no_letter(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         h.insert_entry("sync", status=QueueStatus.CANCELLED)
 
@@ -212,8 +212,8 @@ async def test_entries_that_are_no_longer_queued_get_no_letter(url: str) -> None
         assert h.entry("sync").origin is Origin.REQUEUE
 
 
-async def test_a_letter_without_a_manifest_is_requeued_with_what_it_carries(url: str) -> None:
-    async with yard(url) as h:
+async def test_a_letter_without_a_manifest_is_requeued_with_its_own_values(url: str) -> None:
+    async with build_harness(url) as h:
         group = await h.app.groups.get("sync")
         letter_id = alone(h, group_id=group.id, priority=9)
 
@@ -227,7 +227,7 @@ async def test_a_letter_without_a_manifest_is_requeued_with_what_it_carries(url:
         assert h.ran == ["alone"]
 
 
-def group_priorities(h: Yard) -> list[int]:
+def group_priorities(h: ManagerHarness) -> list[int]:
     def asked(connection: Connection) -> list[int]:
         return list(connection.execute(select(tables(connection).work_queue.c.group_priority)).scalars())
 
@@ -235,7 +235,7 @@ def group_priorities(h: Yard) -> list[int]:
 
 
 async def test_a_disabled_manifest_can_be_requeued(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         await h.app.manifests.disable("sync")
 
@@ -246,7 +246,7 @@ async def test_a_disabled_manifest_can_be_requeued(url: str) -> None:
 
 
 async def test_a_dead_letter_does_not_block_a_trigger(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await awaiting(h, "sync")
 
         await h.app.manifests.trigger("sync")
@@ -260,7 +260,7 @@ async def test_a_dead_letter_does_not_block_a_trigger(url: str) -> None:
 
 
 async def test_acknowledge_resolves_with_a_note_and_queues_nothing_itself(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
 
         assert await h.app.dead_letters.acknowledge([letter_id], "known, harmless") == 1
@@ -271,8 +271,8 @@ async def test_acknowledge_resolves_with_a_note_and_queues_nothing_itself(url: s
         assert h.queued() == []
 
 
-async def test_what_was_to_run_once_stays_given_up_once_it_is_acknowledged(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_an_acknowledged_once_manifest_does_not_run_again(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(0), max_retries=1)
     async with h:
         letter = await h.dead_letter("migrate")
@@ -288,8 +288,8 @@ async def test_what_was_to_run_once_stays_given_up_once_it_is_acknowledged(url: 
         assert (manifest.enabled, manifest.failure_count, manifest.next_due_at) == (False, 0, None)
 
 
-async def test_what_was_to_run_once_runs_again_once_it_is_requeued(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_a_requeued_once_manifest_runs_again(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(0), max_retries=1)
     async with h:
         letter = await h.dead_letter("migrate")
@@ -301,8 +301,8 @@ async def test_what_was_to_run_once_runs_again_once_it_is_requeued(url: str) -> 
         assert not (await h.manifest("migrate")).enabled
 
 
-async def test_acknowledging_a_run_by_hand_leaves_what_is_to_run_once_its_moment(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_acknowledging_an_extra_run_keeps_the_moment_of_a_once_manifest(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(hours=1), max_retries=1)
     async with h:
         h.errors["migrate"] = RuntimeError("no luck")
@@ -319,8 +319,8 @@ async def test_acknowledging_a_run_by_hand_leaves_what_is_to_run_once_its_moment
         assert h.ran == ["migrate", "migrate"]
 
 
-async def test_after_an_acknowledgement_other_schedules_go_on(url: str) -> None:
-    async with yard(url) as h:
+async def test_after_an_acknowledgement_other_schedules_continue(url: str) -> None:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
 
         await h.app.dead_letters.acknowledge([letter_id], "seen")
@@ -332,8 +332,8 @@ async def test_after_an_acknowledgement_other_schedules_go_on(url: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["requeue", "acknowledge"])
-async def test_what_is_resolved_or_unknown_stays_as_it_is(url: str, verb: str) -> None:
-    async with yard(url) as h:
+async def test_resolved_and_unknown_letters_are_left_unchanged(url: str, verb: str) -> None:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         await h.app.dead_letters.acknowledge([letter_id], "first")
         await h.advance(minutes=1)
@@ -348,8 +348,8 @@ async def test_what_is_resolved_or_unknown_stays_as_it_is(url: str, verb: str) -
         assert (await h.letters(), h.queued()) == (before, [])
 
 
-async def test_only_the_awaiting_ones_of_many_are_resolved(url: str) -> None:
-    async with yard(url, "a", "b", "c") as h:
+async def test_only_awaiting_letters_are_resolved(url: str) -> None:
+    async with build_harness(url, "a", "b", "c") as h:
         ids = await awaiting(h, "a", "b", "c")
         await h.app.dead_letters.acknowledge(ids[:1], "first")
 
@@ -359,7 +359,7 @@ async def test_only_the_awaiting_ones_of_many_are_resolved(url: str) -> None:
 
 
 async def test_acknowledge_all_leaves_out_what_is_resolved(url: str) -> None:
-    async with yard(url, "a", "b", "c", "d", "e") as h:
+    async with build_harness(url, "a", "b", "c", "d", "e") as h:
         ids = await awaiting(h, "a", "b", "c", "d", "e")
         await h.app.dead_letters.acknowledge(ids[:1], "one")
         await h.app.dead_letters.requeue(ids[1:2])
@@ -371,7 +371,7 @@ async def test_acknowledge_all_leaves_out_what_is_resolved(url: str) -> None:
 
 
 async def test_requeue_all_queues_each_once(url: str) -> None:
-    async with yard(url, "a", "b") as h:
+    async with build_harness(url, "a", "b") as h:
         await awaiting(h, "a", "b")
         alone(h)
 
@@ -381,22 +381,22 @@ async def test_requeue_all_queues_each_once(url: str) -> None:
         assert len(h.queued()) == 3
 
 
-async def test_nothing_to_resolve_is_fine(url: str) -> None:
-    async with yard(url) as h:
+async def test_resolving_no_letters_returns_zero(url: str) -> None:
+    async with build_harness(url) as h:
         assert await h.app.dead_letters.requeue([]) == 0
         assert await h.app.dead_letters.acknowledge([], "none") == 0
         assert await h.app.dead_letters.requeue_all() == 0
         assert await h.app.dead_letters.acknowledge_all("none") == 0
 
 
-async def test_an_unknown_letter_cannot_be_looked_at(url: str) -> None:
-    async with yard(url) as h:
+async def test_getting_an_unknown_letter_raises_not_found(url: str) -> None:
+    async with build_harness(url) as h:
         with pytest.raises(NotFound, match="there is no dead letter 7"):
             await h.app.dead_letters.get(7)
 
 
 async def test_letters_are_listed_newest_first_by_status_and_manifest(url: str) -> None:
-    async with yard(url, "a", "b") as h:
+    async with build_harness(url, "a", "b") as h:
         a, b = await awaiting(h, "a", "b")
         await h.app.dead_letters.acknowledge([a], "seen")
 
@@ -409,9 +409,9 @@ async def test_letters_are_listed_newest_first_by_status_and_manifest(url: str) 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 @pytest.mark.parametrize("rival", ["requeue", "acknowledge"])
-async def test_of_two_operators_at_once_one_resolves_a_letter(url: str, rival: str) -> None:
+async def test_two_concurrent_operators_resolve_a_letter_once(url: str, rival: str) -> None:
     """Two apps on one database, each with its own connections and threads."""
-    async with yard(url, "a", "b", "c") as h:
+    async with build_harness(url, "a", "b", "c") as h:
         ids = await awaiting(h, "a", "b", "c")
         both = Barrier(2)
 
@@ -440,7 +440,7 @@ async def test_of_two_operators_at_once_one_resolves_a_letter(url: str, rival: s
 
 
 async def test_cleanup_forgets_what_was_resolved_long_ago(url: str) -> None:
-    async with yard(url, "old", "newer", "awaiting") as h:
+    async with build_harness(url, "old", "newer", "awaiting") as h:
         old, newer, waiting = await awaiting(h, "old", "newer", "awaiting")
         await h.app.dead_letters.requeue([old])
         await h.advance(days=2)
@@ -453,7 +453,7 @@ async def test_cleanup_forgets_what_was_resolved_long_ago(url: str) -> None:
 
 
 async def test_a_cleanup_leaves_a_record_if_it_deleted_something(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         letter = await h.dead_letter("sync")
         await h.app.dead_letters.acknowledge([letter.id], "seen")
         assert await h.cycle("dead_letter_cleanup") == 0
@@ -467,7 +467,7 @@ async def test_a_cleanup_leaves_a_record_if_it_deleted_something(url: str) -> No
 
 
 async def test_cleanup_keeps_the_entry_of_a_letter_it_forgets(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         (letter_id,) = await awaiting(h, "sync")
         await h.app.dead_letters.requeue([letter_id])
         await h.advance(days=31)
@@ -478,8 +478,8 @@ async def test_cleanup_keeps_the_entry_of_a_letter_it_forgets(url: str) -> None:
         assert await run_queued(h) == 1
 
 
-async def test_cleanup_can_be_switched_off_and_its_patience_set(url: str) -> None:
-    async with yard(url, auto_purge_dead_letters=False) as h:
+async def test_cleanup_can_be_switched_off_and_its_retention_set(url: str) -> None:
+    async with build_harness(url, auto_purge_dead_letters=False) as h:
         (letter_id,) = await awaiting(h, "sync")
         await h.app.dead_letters.acknowledge([letter_id], "seen")
         await h.advance(days=400)
@@ -488,7 +488,7 @@ async def test_cleanup_can_be_switched_off_and_its_patience_set(url: str) -> Non
 
 
 async def test_retention_is_a_setting(url: str) -> None:
-    async with yard(url, dead_letter_retention_period=timedelta(days=1)) as h:
+    async with build_harness(url, dead_letter_retention_period=timedelta(days=1)) as h:
         (letter_id,) = await awaiting(h, "sync")
         await h.app.dead_letters.acknowledge([letter_id], "seen")
 

@@ -96,7 +96,7 @@ async def test_each_app_remembers_what_it_declares_of_a_shared_group(h: Harness)
     assert limits == [2, 3, 3, 4]
 
 
-async def test_a_reset_gives_groups_and_manifests_the_values_of_code(app: Railway, h: Harness) -> None:
+async def test_a_reset_restores_the_values_of_code_for_groups_and_manifests(app: Railway, h: Harness) -> None:
     app.group("etl", max_active_jobs=2)
     app.schedule(app.sync_table, "users", USERS, FIVE_MINUTES, enabled=True)
     await h.seed()
@@ -410,7 +410,7 @@ async def test_a_manifest_of_another_app_is_refused_while_that_app_lives(app: Ra
     assert (row["external_id"], row["app"], later["app"]) == ("users", "b", "a")
 
 
-async def test_a_manifest_that_the_other_app_has_dropped_can_be_taken(app: Railway, h: Harness) -> None:
+async def test_a_manifest_dropped_by_another_app_can_be_claimed(app: Railway, h: Harness) -> None:
     await deploy(h, scheduling("b"))
     await deploy(h, version("b"))
     await register_server(app, declares="b's", now=h.now, name="b")

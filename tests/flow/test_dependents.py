@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tests.support.flow_manager import Yard
+from tests.support.manager_harness import ManagerHarness
 from tests.support.running import run_queued
 
 from trax import Cancel, Group, Item, every, exclude
@@ -14,16 +14,16 @@ TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)
 
 
-def chain(url: str) -> Yard:
+def chain(url: str) -> ManagerHarness:
     """A every five minutes, B after A, C after B."""
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "A", "A", FIVE_MINUTES).then_include(h.job, "B", "B").then_include(h.job, "C", "C")
     return h
 
 
-def pair(url: str) -> Yard:
+def pair(url: str) -> ManagerHarness:
     """A parent every five minutes, and its child."""
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "parent", "parent", FIVE_MINUTES).include(h.job, "child", "child")
     return h
 
@@ -54,7 +54,7 @@ async def test_a_restart_does_not_run_a_dependent_again(url: str) -> None:
         assert await h.manage() == []
 
 
-async def test_a_parent_that_fails_or_runs_starts_nobody(url: str) -> None:
+async def test_a_failed_or_running_parent_starts_no_dependents(url: str) -> None:
     async with pair(url) as h:
 
         async def look() -> None:
@@ -67,7 +67,7 @@ async def test_a_parent_that_fails_or_runs_starts_nobody(url: str) -> None:
         assert await h.manage() == ["parent"]
 
 
-async def test_a_cancelled_parent_starts_nobody(url: str) -> None:
+async def test_a_cancelled_parent_starts_no_dependents(url: str) -> None:
     async with pair(url) as h:
         h.errors["parent"] = Cancel("stopped")
 
@@ -129,7 +129,7 @@ async def test_a_dependent_of_a_parent_that_never_succeeded_rests_when_the_paren
 
 
 async def test_the_disabled_group_of_a_parent_does_not_hold_back_its_dependents(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     root = h.schedule(h.job, "parent", "parent", FIVE_MINUTES, group="upstream")
     root.include(h.job, "child", "child")
     async with h:
@@ -142,7 +142,7 @@ async def test_the_disabled_group_of_a_parent_does_not_hold_back_its_dependents(
 
 
 async def test_a_dependent_in_a_disabled_group_waits_until_the_group_is_enabled(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     root = h.schedule(h.job, "parent", "parent", FIVE_MINUTES)
     root.include(h.job, "child", "child", group=Group("off", enabled=False))
     async with h:
@@ -172,7 +172,7 @@ async def test_a_disabled_dependent_catches_up_once_when_it_is_enabled(url: str)
         assert h.ran == ["parent"] * 3 + ["child"]
 
 
-async def test_the_dependents_of_a_retired_parent_rest_and_say_so(url: str) -> None:
+async def test_dependents_of_a_retired_parent_do_not_run_and_why_reports_it(url: str) -> None:
     async with pair(url) as h:
         await h.manage()
         await run_queued(h)
@@ -188,7 +188,7 @@ async def test_the_dependents_of_a_retired_parent_rest_and_say_so(url: str) -> N
 
 
 async def test_dependents_that_are_queued_or_active_are_not_queued_again(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     root = h.schedule(h.job, "root", "root", FIVE_MINUTES)
     for child in ("queued", "pending", "in_progress", "free"):
         root.include(h.job, child, child)
@@ -259,8 +259,8 @@ async def test_a_success_of_the_parent_during_a_retry_of_the_dependent_is_not_lo
         assert await h.manage() == []
 
 
-async def test_a_dependent_of_what_runs_once_runs_after_its_success(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_a_dependent_of_a_once_manifest_runs_after_its_success(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     once = h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(0))
     once.include_many(h.job, "warm", [Item("up", "warm-up", depends_on="migrate")])
     async with h:
@@ -272,7 +272,7 @@ async def test_a_dependent_of_what_runs_once_runs_after_its_success(url: str) ->
 
 
 async def test_many_dependents_of_one_parent_all_run(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     root = h.schedule(h.job, "root", "root", FIVE_MINUTES)
     root.include_many(h.job, "leaf", {f"{number}": f"{number}" for number in range(20)})
     async with h:
@@ -282,7 +282,7 @@ async def test_many_dependents_of_one_parent_all_run(url: str) -> None:
 
 
 async def test_an_exclusion_does_not_hold_back_a_dependent_nor_its_retry(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     root = h.schedule(h.job, "parent", "parent", FIVE_MINUTES)
     root.include(h.job, "child", "child", exclude=exclude.days_of_week("mon"))
     async with h:
@@ -296,7 +296,7 @@ async def test_an_exclusion_does_not_hold_back_a_dependent_nor_its_retry(url: st
 
 
 async def test_a_cancelled_retry_of_a_dependent_waits_for_the_next_success_of_its_parent(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "parent", "parent", every(days=1)).include(h.job, "child", "child")
     async with h:
         await h.manage()

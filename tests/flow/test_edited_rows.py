@@ -1,4 +1,4 @@
-"""A row that somebody edited by hand is read as far as possible, reset, or reported: it holds up nobody."""
+"""A row edited by hand is read as far as possible, reset, or reported: it stops no other job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def database(
 
 
 @pytest.mark.parametrize("table", OURS)
-async def test_whatever_a_column_holds_the_jobs_of_others_go_on(database: EditedDatabase, table: str) -> None:
+async def test_an_edited_row_does_not_stop_other_jobs(database: EditedDatabase, table: str) -> None:
     problems = [
         problem for some in edits(database.dialect, table) for problem in await database.problems_of(*some)
     ]

@@ -83,7 +83,7 @@ def test_durations_and_failures_come_from_the_history_of_each_train(url: str) ->
     assert took <= {timedelta(minutes=number) for number in (1, 10, 20, 30)}
 
 
-async def test_what_operators_have_set_holds_in_a_forecast(url: str) -> None:
+async def test_a_forecast_uses_the_values_set_by_operators(url: str) -> None:
     app = nightly(url)
     async with Harness(app, now=MIDNIGHT):
         await app.groups.update("etl", max_active_jobs=1)
@@ -126,7 +126,7 @@ def test_a_train_that_always_fails_is_retried_and_becomes_a_dead_letter() -> Non
     assert {each.runs for each in figures} == {0, 3}
 
 
-def test_the_same_seed_gives_the_same_runs_and_another_seed_others() -> None:
+def test_the_same_seed_gives_the_same_runs_and_another_seed_different_ones() -> None:
     app = nightly()
 
     first, again, other = (
@@ -150,7 +150,7 @@ def test_a_coarse_resolution_keeps_the_rhythm_of_an_interval() -> None:
     assert len(forecast(app.context, given).runs) == 60
 
 
-def test_what_the_app_does_not_have_is_refused() -> None:
+def test_a_scenario_with_unknown_names_is_refused() -> None:
     context = nightly().context
 
     with pytest.raises(UnknownTrain, match="did you mean 'extract'"):

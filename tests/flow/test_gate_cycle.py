@@ -1,4 +1,4 @@
-"""From the work queue to a record, as an app sees it: what passes the gate, what counts, what is left."""
+"""From the work queue to a record, seen by an app: admission, limits and the rows that remain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Barrier
 
 import pytest
-from tests.support.flow_manager import Yard
+from tests.support.manager_harness import ManagerHarness
 from tests.support.running import run_queued
 
 from trax import Trax, every
@@ -20,21 +20,23 @@ FIVE_MINUTES = every(minutes=5)
 SHARED = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 
 
-def yard(url: str, *manifests: str, group: str | None = None, **settings: int | None) -> Yard:
-    h = Yard(url, TEN, **settings)
+def build_harness(
+    url: str, *manifests: str, group: str | None = None, **settings: int | None
+) -> ManagerHarness:
+    h = ManagerHarness(url, TEN, **settings)
     for name in manifests:
         h.schedule(h.job, name, name, FIVE_MINUTES, **({"group": group} if group else {}))
     return h
 
 
-async def dispatched(h: Yard) -> list[str | None]:
+async def dispatched(h: ManagerHarness) -> list[str | None]:
     """Whose entries one cycle lets through, in order."""
     cycle = await h.cycle("job_dispatcher")
     return [entry.manifest or entry.input for entry in h.entries(cycle.entry_ids)]
 
 
 async def test_a_run_belongs_to_the_manifest_of_its_entry(url: str) -> None:
-    async with yard(url, "sync", group="etl") as h:
+    async with build_harness(url, "sync", group="etl") as h:
         await h.manage()
         entry = h.entry()
 
@@ -48,16 +50,16 @@ async def test_a_run_belongs_to_the_manifest_of_its_entry(url: str) -> None:
         assert passed.dispatched_at == h.now
 
 
-async def test_an_entry_passes_although_its_manifest_was_disabled_meanwhile(url: str) -> None:
-    async with yard(url, "sync") as h:
+async def test_a_queued_entry_is_admitted_after_its_manifest_is_disabled(url: str) -> None:
+    async with build_harness(url, "sync") as h:
         await h.manage()
         await h.app.manifests.disable("sync")
 
         assert await dispatched(h) == ["sync"]
 
 
-async def test_a_withdrawn_entry_does_not_pass(url: str) -> None:
-    async with yard(url, "kept", "withdrawn") as h:
+async def test_a_withdrawn_entry_is_not_admitted(url: str) -> None:
+    async with build_harness(url, "kept", "withdrawn") as h:
         await h.manage()
         await h.app.work_queue.cancel([h.entry("withdrawn").id])
 
@@ -65,8 +67,8 @@ async def test_a_withdrawn_entry_does_not_pass(url: str) -> None:
         assert await dispatched(h) == []
 
 
-async def test_what_runs_here_and_now_takes_a_place_too(url: str) -> None:
-    async with yard(url, max_active_jobs=1) as h:
+async def test_a_direct_run_counts_against_the_limit(url: str) -> None:
+    async with build_harness(url, max_active_jobs=1) as h:
         seen: list[list[str | None]] = []
 
         async def look() -> None:
@@ -80,8 +82,8 @@ async def test_what_runs_here_and_now_takes_a_place_too(url: str) -> None:
         assert await dispatched(h) == ["later"]
 
 
-async def test_the_records_of_administrative_trains_take_no_place(url: str) -> None:
-    async with yard(url, "sync", max_active_jobs=1) as h:
+async def test_records_of_administrative_trains_do_not_count_against_the_limit(url: str) -> None:
+    async with build_harness(url, "sync", max_active_jobs=1) as h:
         for train in ("trax.manifest_manager", "trax.job_dispatcher"):
             h.insert_run(train=train, exempt=True)
         await h.manage()
@@ -89,8 +91,8 @@ async def test_the_records_of_administrative_trains_take_no_place(url: str) -> N
         assert await dispatched(h) == ["sync"]
 
 
-async def test_what_is_triggered_keeps_to_the_limit_of_its_group(url: str) -> None:
-    async with yard(url, "one", "two", group="etl", max_active_jobs=None) as h:
+async def test_triggered_manifests_keep_the_limit_of_their_group(url: str) -> None:
+    async with build_harness(url, "one", "two", group="etl", max_active_jobs=None) as h:
         await h.app.groups.update("etl", max_active_jobs=1)
         for name in ("one", "two"):
             await h.app.manifests.trigger(name)
@@ -106,7 +108,7 @@ async def test_what_is_triggered_keeps_to_the_limit_of_its_group(url: str) -> No
 async def test_a_job_that_is_over_leaves_one_record_and_nothing_to_run(
     url: str, fails: bool, state: State
 ) -> None:
-    async with yard(url, "sync") as h:
+    async with build_harness(url, "sync") as h:
         if fails:
             h.errors["sync"] = RuntimeError("no luck")
         await h.manage()
@@ -119,7 +121,7 @@ async def test_a_job_that_is_over_leaves_one_record_and_nothing_to_run(
 
 
 async def test_only_a_success_moves_the_last_success_to_its_end(url: str) -> None:
-    async with yard(url, "sync") as h:
+    async with build_harness(url, "sync") as h:
 
         async def take_a_minute() -> None:
             await h.advance(minutes=1)
@@ -139,7 +141,7 @@ async def test_only_a_success_moves_the_last_success_to_its_end(url: str) -> Non
 async def test_servers_that_dispatch_at_once_make_one_run_of_an_entry_and_keep_to_the_limit(
     url: str, limit: int | None, passed: int
 ) -> None:
-    async with yard(url, max_active_jobs=limit) as h:
+    async with build_harness(url, max_active_jobs=limit) as h:
         await h.app.queue_many(h.job, [str(number) for number in range(50)])
         with ExitStack() as stack, ThreadPoolExecutor(4) as threads:
             apps = [Trax(url, max_active_jobs=limit) for _ in range(4)]

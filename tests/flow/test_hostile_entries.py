@@ -1,4 +1,4 @@
-"""Whoever may only enqueue writes what they like into the queue, and stops nobody else's jobs."""
+"""A user who may only enqueue can write any row into the queue, and stops no jobs of others."""
 
 # ruff: noqa: S608 - the statements are made of constants
 
@@ -170,7 +170,7 @@ async def test_an_entry_of_the_far_future_does_not_date_the_others(attacked: Att
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-async def test_an_entry_that_cannot_be_parked_is_cancelled_and_the_others_go_on(
+async def test_an_entry_that_cannot_be_parked_is_cancelled_and_the_others_continue(
     attacked: Attacked, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As in a database whose schema refuses less than today's."""
@@ -193,7 +193,7 @@ def allow_long_names(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE trax.work_queue DROP CONSTRAINT name_lengths"))
 
 
-async def test_names_that_somebody_makes_up_do_not_fill_the_log(
+async def test_invented_train_names_do_not_fill_the_log(
     attacked: Attacked, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)

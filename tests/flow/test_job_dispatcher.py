@@ -116,7 +116,7 @@ def test_the_worked_example_with_a_worker_at_hand(gate: Gate, slots: int, taken:
     assert [run and (run.state, run.worker) for run in begun] == [(State.IN_PROGRESS, 1)] * taken
 
 
-def test_what_runs_counts_whether_pending_or_in_progress(gate: Gate) -> None:
+def test_pending_and_in_progress_runs_count_against_the_limit(gate: Gate) -> None:
     gate.active(None, 2, State.PENDING)
     gate.active(None, 2, State.IN_PROGRESS)
     gate.active(None, 5, State.COMPLETED)
@@ -125,14 +125,14 @@ def test_what_runs_counts_whether_pending_or_in_progress(gate: Gate) -> None:
     assert gate.cycle(max_active_jobs=5) == ["manual1"]
 
 
-def test_only_as_many_as_there_is_room_for(gate: Gate) -> None:
+def test_a_cycle_admits_no_more_than_the_free_capacity(gate: Gate) -> None:
     gate.active(None, 95)
     gate.queue(None, 50)
 
     assert len(gate.cycle(max_active_jobs=100)) == 5
 
 
-def test_exempt_runs_take_no_place(gate: Gate) -> None:
+def test_exempt_runs_do_not_count_against_the_limit(gate: Gate) -> None:
     gate.active(None, 9, exempt=True)
     gate.queue(None, 3)
 
@@ -140,9 +140,7 @@ def test_exempt_runs_take_no_place(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(None, 7), (0, 0)])
-def test_no_limit_lets_all_through_and_a_limit_of_nothing_nobody(
-    gate: Gate, limit: int | None, expected: int
-) -> None:
+def test_no_limit_admits_all_and_a_limit_of_zero_none(gate: Gate, limit: int | None, expected: int) -> None:
     gate.queue(None, 7)
 
     assert len(gate.cycle(max_active_jobs=limit)) == expected
@@ -162,14 +160,14 @@ def test_groups_fill_up_to_their_limits_where_there_is_no_other(gate: Gate) -> N
     assert gate.cycle(max_active_jobs=None) == ["A1", "A2", "B1", "B2", "B3"]
 
 
-def test_a_group_limited_to_nothing_waits_and_the_others_do_not(gate: Gate) -> None:
+def test_a_group_with_a_limit_of_zero_waits_and_the_others_run(gate: Gate) -> None:
     gate.group("A", max_active_jobs=0, priority=20, queued=3)
     gate.group("B", priority=10, queued=2)
 
     assert gate.cycle(max_active_jobs=None) == ["B1", "B2"]
 
 
-def test_entries_without_a_group_ignore_group_limits_and_take_of_the_whole(gate: Gate) -> None:
+def test_entries_without_a_group_ignore_group_limits_and_count_against_the_total(gate: Gate) -> None:
     gate.group("a", max_active_jobs=1, priority=20, active=1, queued=3)
     gate.queue(None, 1)
 
@@ -188,7 +186,7 @@ def test_the_order_is_group_priority_then_priority_then_age_then_id(gate: Gate) 
     assert gate.cycle(max_active_jobs=None) == ["high3", "high1", "high2", "low1", "manual1"]
 
 
-def test_of_equals_the_one_that_was_written_first_goes_first(gate: Gate) -> None:
+def test_with_equal_priority_the_oldest_entry_is_dispatched_first(gate: Gate) -> None:
     noon = gate.now
     for minutes_ago in (1, 3, 2):
         gate.now = noon - timedelta(minutes=minutes_ago)
@@ -197,7 +195,7 @@ def test_of_equals_the_one_that_was_written_first_goes_first(gate: Gate) -> None
     assert gate.cycle() == ["manual2", "manual3", "manual1"]
 
 
-def test_a_flooded_full_group_hides_nobody(gate: Gate) -> None:
+def test_a_flooded_full_group_does_not_hide_other_groups(gate: Gate) -> None:
     gate.group("flood", max_active_jobs=1, priority=31, active=1, queued=MAX_ENTRIES_PER_CYCLE + 50)
     gate.group("small", priority=0, queued=1)
     gate.queue(None, 1)
@@ -205,7 +203,7 @@ def test_a_flooded_full_group_hides_nobody(gate: Gate) -> None:
     assert gate.cycle(max_active_jobs=None) == ["small1", "manual1"]
 
 
-def test_a_group_that_fills_up_on_the_way_hides_nobody_either(gate: Gate) -> None:
+def test_a_group_that_fills_up_during_a_cycle_does_not_hide_other_groups(gate: Gate) -> None:
     gate.group("flood", max_active_jobs=2, priority=31, queued=MAX_ENTRIES_PER_CYCLE + 50)
     gate.group("other", max_active_jobs=3, priority=20, queued=MAX_ENTRIES_PER_CYCLE + 50)
     gate.group("small", priority=0, queued=2)
@@ -224,7 +222,7 @@ def test_a_group_gets_only_its_share_of_a_cycle(gate: Gate) -> None:
     assert let_through == ["a1", "a2", "b1", "b2", *(f"manual{number}" for number in range(1, 11))]
 
 
-def test_a_delayed_entry_is_let_through_when_its_moment_comes(gate: Gate) -> None:
+def test_a_delayed_entry_is_admitted_when_it_is_due(gate: Gate) -> None:
     gate.queue(None, 1, scheduled_at=gate.now + timedelta(minutes=5))
 
     assert gate.cycle() == []
@@ -240,7 +238,7 @@ def test_a_disabled_group_waits_until_it_is_enabled(gate: Gate) -> None:
     assert gate.cycle() == ["a1", "a2"]
 
 
-def test_what_is_let_through_becomes_a_pending_run(gate: Gate) -> None:
+def test_an_admitted_entry_becomes_a_pending_run(gate: Gate) -> None:
     gate.group("a", queued=1)
     (entry,) = gate.store.read(listing.entries)
 
@@ -256,7 +254,7 @@ def test_what_is_let_through_becomes_a_pending_run(gate: Gate) -> None:
     assert marked.dispatched_at == gate.now
 
 
-def test_a_long_queue_is_taken_cycle_by_cycle(gate: Gate) -> None:
+def test_a_long_queue_is_dispatched_cycle_by_cycle(gate: Gate) -> None:
     gate.queue(None, MAX_ENTRIES_PER_CYCLE + 3)
 
     first, second = (gate.dispatched(max_active_jobs=None) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Edits of the settings, seen by whoever runs."""
+"""Edited settings, as running servers apply them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import event
 from tests.support import listing
-from tests.support.flow_manager import Yard
+from tests.support.manager_harness import ManagerHarness
 from tests.support.waiting import until
 
 from trax import Trax, every
@@ -27,18 +27,18 @@ SHARED = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 
 
 @pytest.fixture
-async def servers(url: str) -> AsyncGenerator[list[Yard]]:
+async def servers(url: str) -> AsyncGenerator[list[ManagerHarness]]:
     """Two servers on one database."""
     async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(Yard(url, TEN, max_active_jobs=5)) for _ in range(2)]
+        yield [await stack.enter_async_context(ManagerHarness(url, TEN, max_active_jobs=5)) for _ in range(2)]
 
 
-async def dispatched(h: Yard) -> int:
+async def dispatched(h: ManagerHarness) -> int:
     return len((await h.cycle("job_dispatcher")).metadata_ids)
 
 
 async def test_entries_accumulate_while_the_dispatcher_is_off(url: str) -> None:
-    async with Yard(url, TEN) as h:
+    async with ManagerHarness(url, TEN) as h:
         await h.app.settings.update(job_dispatcher_enabled=False)
         await h.app.queue_many(h.job, ["a", "b"])
 
@@ -51,7 +51,7 @@ async def test_entries_accumulate_while_the_dispatcher_is_off(url: str) -> None:
 
 
 async def test_a_manager_that_is_off_queues_nothing(url: str) -> None:
-    h = Yard(url, TEN, manifest_manager_enabled=False)
+    h = ManagerHarness(url, TEN, manifest_manager_enabled=False)
     h.schedule(h.job, "sync", "sync", every(minutes=5))
     async with h:
         await h.run_until_idle()
@@ -63,7 +63,7 @@ async def test_a_manager_that_is_off_queues_nothing(url: str) -> None:
 
 
 @SHARED
-async def test_a_new_limit_counts_in_the_next_cycle_of_every_server(servers: list[Yard]) -> None:
+async def test_a_new_limit_counts_in_the_next_cycle_of_every_server(servers: list[ManagerHarness]) -> None:
     one, other = servers
     await one.app.queue_many(one.job, [str(number) for number in range(60)])
     assert await dispatched(other) == 5
@@ -75,18 +75,18 @@ async def test_a_new_limit_counts_in_the_next_cycle_of_every_server(servers: lis
 
 
 @SHARED
-async def test_a_new_limit_survives_a_restart(servers: list[Yard], url: str) -> None:
+async def test_a_new_limit_survives_a_restart(servers: list[ManagerHarness], url: str) -> None:
     one, _ = servers
     await one.app.settings.update(max_active_jobs=7)
 
-    async with Yard(url, TEN, max_active_jobs=5) as restarted:
+    async with ManagerHarness(url, TEN, max_active_jobs=5) as restarted:
         await restarted.app.queue_many(restarted.job, [str(number) for number in range(9)])
 
         assert await dispatched(restarted) == 7
 
 
 @SHARED
-async def test_a_heartbeat_brings_an_edit_to_a_process_that_only_works(servers: list[Yard]) -> None:
+async def test_a_heartbeat_brings_an_edit_to_a_process_that_only_works(servers: list[ManagerHarness]) -> None:
     one, worker = servers
     seen: list[bool] = []
 
@@ -106,7 +106,7 @@ async def test_a_heartbeat_brings_an_edit_to_a_process_that_only_works(servers: 
 
 
 @SHARED
-async def test_seeding_takes_the_defaults_of_the_day(servers: list[Yard]) -> None:
+async def test_seeding_uses_the_current_default_of_settings(servers: list[ManagerHarness]) -> None:
     one, other = servers
     await one.app.settings.update(default_max_retries=9)
 
@@ -116,7 +116,7 @@ async def test_seeding_takes_the_defaults_of_the_day(servers: list[Yard]) -> Non
     assert (await other.manifest("sync")).max_retries == 9
 
 
-async def test_a_running_server_hears_of_an_edit_at_once(url: str) -> None:
+async def test_a_running_server_applies_a_changed_setting_at_once(url: str) -> None:
     app = Trax(url, polling_interval=HOUR, local_polling_interval=HOUR, job_dispatcher_enabled=False)
     done = asyncio.Event()
 
@@ -149,8 +149,8 @@ async def test_the_records_of_a_cleaned_train_go_while_the_server_runs(url: str)
         await asyncio.to_thread(until, lambda: not store.read(listing.runs))
 
 
-async def test_an_excluded_train_takes_no_place_under_the_limit(url: str) -> None:
-    h = Yard(url, TEN, max_active_jobs=1)
+async def test_an_excluded_train_does_not_count_against_the_limit(url: str) -> None:
+    h = ManagerHarness(url, TEN, max_active_jobs=1)
 
     @h.app.train(exclude_from_max_active_jobs=True)
     async def aside(value: str) -> str:
@@ -170,8 +170,8 @@ async def test_an_excluded_train_takes_no_place_under_the_limit(url: str) -> Non
         assert sorted(run.train for run in active) == ["aside", "job"]
 
 
-async def test_who_waited_behind_an_excluded_train_is_admitted_at_once(url: str) -> None:
-    h = Yard(url, TEN, max_active_jobs=2)
+async def test_entries_behind_an_excluded_train_are_admitted_at_once(url: str) -> None:
+    h = ManagerHarness(url, TEN, max_active_jobs=2)
 
     @h.app.train(exclude_from_max_active_jobs=True)
     async def aside(value: str) -> str:
@@ -193,7 +193,7 @@ DUTIES = ["manifest_manager", "job_dispatcher", "metadata_cleanup", "dead_letter
 
 @pytest.mark.parametrize("duty", DUTIES)
 async def test_an_idle_cycle_writes_nothing(url: str, duty: str) -> None:
-    h = Yard(url, TEN, metadata_cleanup_enabled=True, metadata_cleanup_trains=["job"])
+    h = ManagerHarness(url, TEN, metadata_cleanup_enabled=True, metadata_cleanup_trains=["job"])
     h.schedule(h.job, "sync", "sync", every(minutes=5))
     async with h:
         await h.run_until_idle()
@@ -214,8 +214,8 @@ async def test_an_idle_cycle_writes_nothing(url: str, duty: str) -> None:
         assert wrote == []
 
 
-async def test_administrative_runs_are_listed_only_when_asked_for(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_administrative_runs_are_listed_only_on_request(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "sync", "sync", every(minutes=5))
     async with h:
         await h.run_until_idle()
@@ -248,7 +248,7 @@ async def test_slots_follow_the_settings_while_the_worker_lives(url: str) -> Non
 
 
 async def test_a_worker_started_with_a_number_of_slots_keeps_it(url: str) -> None:
-    async with Yard(url, TEN) as h:
+    async with ManagerHarness(url, TEN) as h:
         worker = await Worker.start(h.app.context, h.store, slots=2)
         await h.app.settings.update(local_worker_count=7)
 

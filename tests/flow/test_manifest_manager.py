@@ -1,4 +1,4 @@
-"""One cycle of the ManifestManager: who gets an entry, who does not, and that nobody holds up the others."""
+"""One cycle of the ManifestManager: which manifests get an entry, and that none holds up the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event, text
-from tests.support.flow_manager import MANAGER, Yard
+from tests.support.manager_harness import MANAGER, ManagerHarness
 from tests.support.running import run_queued
 
 from trax import Group, current, every, exclude, fire_all
@@ -30,9 +30,9 @@ def at(hour: int, minute: int = 0, second: int = 0, *, day: int = 1) -> datetime
     return datetime(2027, 3, day, hour, minute, second, tzinfo=UTC)
 
 
-def yard(url: str, *external_ids: str, **settings: Any) -> Yard:
+def build_harness(url: str, *external_ids: str, **settings: Any) -> ManagerHarness:
     """Each of these every five minutes, in a group of its own, with its name as input."""
-    made = Yard(url, TEN, **settings)
+    made = ManagerHarness(url, TEN, **settings)
     for external_id in external_ids:
         made.schedule(made.job, external_id, external_id, FIVE_MINUTES)
     return made
@@ -41,13 +41,13 @@ def yard(url: str, *external_ids: str, **settings: Any) -> Yard:
 # when
 
 
-async def test_what_has_never_succeeded_is_queued_at_once(url: str) -> None:
-    async with yard(url, "sync") as h:
+async def test_a_manifest_without_a_success_is_queued_at_once(url: str) -> None:
+    async with build_harness(url, "sync") as h:
         assert await h.manage() == ["sync"]
 
 
 async def test_an_interval_counts_from_the_last_success_to_the_second(url: str) -> None:
-    async with yard(url, "sync") as h:
+    async with build_harness(url, "sync") as h:
         await h.run_until_idle()
 
         h.now = at(10, 4, 59)
@@ -57,7 +57,7 @@ async def test_an_interval_counts_from_the_last_success_to_the_second(url: str) 
 
 
 async def test_three_missed_occurrences_make_one_entry(url: str) -> None:
-    async with yard(url, "sync") as h:
+    async with build_harness(url, "sync") as h:
         await h.run_until_idle()
 
         h.now = at(10, 17)
@@ -76,7 +76,7 @@ async def test_do_nothing_skips_what_is_too_late(url: str) -> None:
         at(13, 0, 30): True,
         at(13, 2): False,
     }
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     for moment in moments:
         h.schedule(h.job, f"{moment:%X}", "x", FIVE_MINUTES, on_misfire="do_nothing")
     async with h:
@@ -92,7 +92,7 @@ async def test_do_nothing_skips_what_is_too_late(url: str) -> None:
 
 
 async def test_a_manifests_own_threshold_overrides_the_default(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     h.schedule(
         h.job,
         "sync",
@@ -109,8 +109,8 @@ async def test_a_manifests_own_threshold_overrides_the_default(url: str) -> None
         assert await h.manage() == ["sync"]
 
 
-async def test_what_skipped_an_occurrence_is_looked_at_for_the_next(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_a_skipped_occurrence_plans_the_next_one(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, on_misfire="do_nothing")
     async with h:
         await h.run_until_idle()
@@ -122,8 +122,8 @@ async def test_what_skipped_an_occurrence_is_looked_at_for_the_next(url: str) ->
         assert await h.manage() == ["sync"]
 
 
-async def test_once_runs_at_its_moment_and_is_switched_off_by_its_success(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_a_once_manifest_runs_at_its_moment_and_is_disabled_by_its_success(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(minutes=5))
     async with h:
         h.now = at(10, 4, 59)
@@ -137,8 +137,8 @@ async def test_once_runs_at_its_moment_and_is_switched_off_by_its_success(url: s
         assert await h.manage() == []
 
 
-async def test_what_depends_on_nobody_and_has_no_schedule_is_never_queued(url: str) -> None:
-    async with yard(url, "none", "on_demand") as h:
+async def test_a_manifest_without_a_schedule_or_parent_is_never_queued(url: str) -> None:
+    async with build_harness(url, "none", "on_demand") as h:
         for kind in ("none", "on_demand"):
             h.change_manifest(kind, schedule_type=kind)
 
@@ -147,8 +147,8 @@ async def test_what_depends_on_nobody_and_has_no_schedule_is_never_queued(url: s
         assert await h.manage() == []
 
 
-async def test_an_excluded_manifest_is_looked_at_again_when_the_exclusion_ends(url: str) -> None:
-    h = Yard(url, at(23, 59, 59, day=6))
+async def test_an_excluded_manifest_is_evaluated_again_when_the_exclusion_ends(url: str) -> None:
+    h = ManagerHarness(url, at(23, 59, 59, day=6))
     h.schedule(h.job, "report", "report", FIVE_MINUTES, exclude=exclude.days_of_week("sat", "sun"))
     async with h:
         assert await h.manage() == []
@@ -158,7 +158,7 @@ async def test_an_excluded_manifest_is_looked_at_again_when_the_exclusion_ends(u
         assert await h.manage() == ["report"]
 
 
-async def test_fire_all_makes_up_what_was_missed_and_nothing_that_was_excluded(url: str) -> None:
+async def test_fire_all_queues_missed_occurrences_except_excluded_ones(url: str) -> None:
     met: list[datetime | None] = []
 
     async def note() -> None:
@@ -166,7 +166,7 @@ async def test_fire_all_makes_up_what_was_missed_and_nothing_that_was_excluded(u
         assert run is not None
         met.append(run.scheduled_for)
 
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     closed = exclude.time_window("10:10", "10:30")
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, on_misfire=fire_all(10), exclude=closed)
     h.during["sync"] = note
@@ -179,8 +179,8 @@ async def test_fire_all_makes_up_what_was_missed_and_nothing_that_was_excluded(u
         assert met == [TEN, at(10, 5), at(10, 30), at(10, 35)]
 
 
-async def test_variance_puts_the_next_run_off_by_no_more_than_itself(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_variance_delays_the_next_run_by_at_most_its_value(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, variance=timedelta(seconds=60))
     async with h:
         await h.run_until_idle()
@@ -198,7 +198,7 @@ async def test_variance_puts_the_next_run_off_by_no_more_than_itself(url: str) -
 
 
 async def test_a_manifest_with_a_scheduled_entry_is_not_queued_again(url: str) -> None:
-    async with yard(url, "sync") as h:
+    async with build_harness(url, "sync") as h:
         await h.manage()
         await h.app.manifests.enable("sync")  # has the manager look again
 
@@ -207,7 +207,7 @@ async def test_a_manifest_with_a_scheduled_entry_is_not_queued_again(url: str) -
 
 
 async def test_a_manifest_with_an_active_run_is_not_queued(url: str) -> None:
-    async with yard(url, "waits", "runs") as h:
+    async with build_harness(url, "waits", "runs") as h:
         h.insert_run("waits", state="pending")
         h.insert_run("runs", state="in_progress")
 
@@ -215,7 +215,7 @@ async def test_a_manifest_with_an_active_run_is_not_queued(url: str) -> None:
 
 
 async def test_an_awaiting_dead_letter_holds_a_manifest_back_until_it_is_acknowledged(url: str) -> None:
-    async with yard(url, "sync") as h:
+    async with build_harness(url, "sync") as h:
         letter = await h.dead_letter("sync")
         await h.advance(days=1)
         await h.app.manifests.enable("sync")
@@ -228,7 +228,7 @@ async def test_an_awaiting_dead_letter_holds_a_manifest_back_until_it_is_acknowl
 
 
 async def test_a_disabled_manifest_is_queued_once_it_is_enabled(url: str) -> None:
-    async with yard(url, "sync") as h:
+    async with build_harness(url, "sync") as h:
         await h.app.manifests.disable("sync")
         assert await h.manage() == []
         await h.advance(hours=1)
@@ -240,7 +240,7 @@ async def test_a_disabled_manifest_is_queued_once_it_is_enabled(url: str) -> Non
 
 
 async def test_a_disabled_group_holds_its_manifests_until_it_is_enabled(url: str) -> None:
-    h = yard(url, "other")
+    h = build_harness(url, "other")
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, group=Group("etl", enabled=False))
     async with h:
         assert await h.manage() == ["other"]
@@ -250,8 +250,8 @@ async def test_a_disabled_group_holds_its_manifests_until_it_is_enabled(url: str
         assert await h.manage() == ["sync"]
 
 
-async def test_what_is_enabled_before_its_time_waits_for_it(url: str) -> None:
-    async with yard(url, "sync") as h:
+async def test_a_manifest_enabled_before_its_due_time_waits_for_it(url: str) -> None:
+    async with build_harness(url, "sync") as h:
         await h.run_until_idle()
         await h.app.manifests.disable("sync")
         h.now = at(10, 2)
@@ -262,7 +262,7 @@ async def test_what_is_enabled_before_its_time_waits_for_it(url: str) -> None:
 
 
 async def test_runs_may_overlap_up_to_max_instances_each_for_its_own_occurrence(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "slow", "slow", FIVE_MINUTES, max_instances=2)
     occurrences: list[datetime | None] = []
 
@@ -286,8 +286,8 @@ async def test_runs_may_overlap_up_to_max_instances_each_for_its_own_occurrence(
         assert await h.manage() == ["slow"]
 
 
-async def test_of_runs_that_may_overlap_only_one_waits_in_the_queue(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_a_manifest_with_overlapping_runs_has_one_queued_entry(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "slow", "slow", FIVE_MINUTES, max_instances=3)
     async with h:
         await h.manage()
@@ -300,8 +300,8 @@ async def test_of_runs_that_may_overlap_only_one_waits_in_the_queue(url: str) ->
 # what an entry says
 
 
-async def test_an_entry_takes_train_and_input_from_the_manifest_and_priority_from_the_group(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_an_entry_has_train_and_input_of_its_manifest_and_priority_of_its_group(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     group = Group("etl", priority=12)
     limit = timedelta(seconds=90)
     h.schedule(h.job, "sync", "users", FIVE_MINUTES, group=group, priority=3, timeout=limit)
@@ -315,7 +315,7 @@ async def test_an_entry_takes_train_and_input_from_the_manifest_and_priority_fro
 
 
 async def test_a_dependent_goes_before_others_of_its_group(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     root = h.schedule(h.job, "root", "root", FIVE_MINUTES)
     for priority in (0, 10, 20):
         root.include(h.job, f"{priority}", "child", group=Group(f"group-{priority}", priority=priority))
@@ -331,7 +331,7 @@ async def test_a_dependent_goes_before_others_of_its_group(url: str) -> None:
 
 
 async def test_an_idle_cycle_writes_no_record(url: str) -> None:
-    async with yard(url, "sync") as h:
+    async with build_harness(url, "sync") as h:
         await h.run_until_idle()
         before = h.count("metadata")
 
@@ -343,7 +343,7 @@ async def test_an_idle_cycle_writes_no_record(url: str) -> None:
 
 
 async def test_a_cycle_that_did_something_leaves_one_record(url: str) -> None:
-    async with yard(url, "a", "b") as h:
+    async with build_harness(url, "a", "b") as h:
         await h.manage()
 
         (record,) = await h.app.executions.list(train=MANAGER)
@@ -355,7 +355,7 @@ async def test_a_cycle_that_fails_leaves_nothing(url: str, monkeypatch: pytest.M
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the last step failed")
 
-    async with yard(url, "sync") as h:
+    async with build_harness(url, "sync") as h:
         stale = h.insert_run(created_at=TEN - timedelta(hours=1), state="pending", submitter="remote")
         with monkeypatch.context() as patch:
             patch.setattr(manifest_manager, "create_entries", broken)
@@ -369,8 +369,8 @@ async def test_a_cycle_that_fails_leaves_nothing(url: str, monkeypatch: pytest.M
 # runs that need attention
 
 
-async def test_a_pending_run_that_nobody_took_up_fails(url: str) -> None:
-    async with yard(url) as h:
+async def test_a_pending_run_that_does_not_start_in_time_fails(url: str) -> None:
+    async with build_harness(url) as h:
         run = h.insert_run(state="pending", submitter="remote")
         done = h.insert_run(state="completed", ended_at=TEN)
 
@@ -388,7 +388,7 @@ async def test_a_pending_run_that_nobody_took_up_fails(url: str) -> None:
 
 
 async def test_a_run_that_waits_for_our_own_workers_is_not_stale(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         h.insert_run(state="pending", submitter="local")
 
         await h.advance(days=3)
@@ -397,7 +397,7 @@ async def test_a_run_that_waits_for_our_own_workers_is_not_stale(url: str) -> No
 
 
 async def test_a_run_that_no_worker_holds_fails_after_a_long_time(url: str) -> None:
-    async with yard(url, default_job_timeout=timedelta(days=1)) as h:
+    async with build_harness(url, default_job_timeout=timedelta(days=1)) as h:
         run = h.insert_run(worker_id=None)
 
         h.now = at(11)
@@ -411,7 +411,7 @@ async def test_a_run_that_no_worker_holds_fails_after_a_long_time(url: str) -> N
 
 
 async def test_a_run_of_a_silent_worker_fails_as_soon_as_the_silence_is_long_enough(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         silent = h.insert_worker(heartbeat_at=h.now)
         run = h.insert_run(worker_id=silent)
 
@@ -425,7 +425,7 @@ async def test_a_run_of_a_silent_worker_fails_as_soon_as_the_silence_is_long_eno
 
 
 async def test_a_live_workers_run_is_never_stale(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         later = TEN + timedelta(days=3)
         h.insert_run(worker_id=h.insert_worker(heartbeat_at=later - timedelta(seconds=20)))
 
@@ -435,7 +435,7 @@ async def test_a_live_workers_run_is_never_stale(url: str) -> None:
 
 
 async def test_a_reaped_run_counts_towards_the_dead_letter_in_the_same_cycle(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=1)
     async with h:
         h.insert_run("sync")
@@ -446,8 +446,8 @@ async def test_a_reaped_run_counts_towards_the_dead_letter_in_the_same_cycle(url
         assert (len(managed.reaped), len(managed.dead_letters), managed.queued) == (1, 1, [])
 
 
-async def test_a_reaped_run_is_tried_again_in_the_same_cycle(url: str) -> None:
-    async with yard(url, "sync") as h:
+async def test_a_reaped_run_is_retried_in_the_same_cycle(url: str) -> None:
+    async with build_harness(url, "sync") as h:
         h.insert_run("sync", state="pending", submitter="remote")
 
         h.now = at(10, 20, 1)
@@ -457,8 +457,10 @@ async def test_a_reaped_run_is_tried_again_in_the_same_cycle(url: str) -> None:
 
 
 @pytest.mark.parametrize("limit", [None, timedelta(seconds=60)])
-async def test_a_run_that_takes_too_long_is_asked_to_stop(url: str, limit: timedelta | None) -> None:
-    h = Yard(url, TEN)
+async def test_a_run_that_exceeds_its_timeout_is_requested_to_cancel(
+    url: str, limit: timedelta | None
+) -> None:
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, timeout=limit)
     seen: list[list[int]] = []
     most = limit or timedelta(minutes=20)
@@ -478,8 +480,8 @@ async def test_a_run_that_takes_too_long_is_asked_to_stop(url: str, limit: timed
         assert run.state is State.CANCELLED
 
 
-async def test_a_run_without_a_manifest_is_asked_to_stop_too(url: str) -> None:
-    async with yard(url) as h:
+async def test_a_run_without_a_manifest_is_requested_to_cancel_at_its_timeout(url: str) -> None:
+    async with build_harness(url) as h:
         patient = h.insert_run(timeout_seconds=7200.0)
         hasty = h.insert_run(timeout_seconds=60.0)
         usual = h.insert_run()
@@ -493,7 +495,7 @@ async def test_a_run_without_a_manifest_is_asked_to_stop_too(url: str) -> None:
 
 
 async def test_time_spent_waiting_does_not_count_towards_the_timeout(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         h.insert_run(created_at=TEN - timedelta(hours=2), started_at=TEN)
         h.insert_run(state="pending", created_at=TEN - timedelta(hours=2))
 
@@ -503,7 +505,7 @@ async def test_time_spent_waiting_does_not_count_towards_the_timeout(url: str) -
 
 
 async def test_cancelling_a_manifest_flags_its_runs_in_progress_only(url: str) -> None:
-    async with yard(url, "sync", "other") as h:
+    async with build_harness(url, "sync", "other") as h:
         running = [h.insert_run("sync"), h.insert_run("sync")]
         others = [h.insert_run("sync", state="pending"), h.insert_run("other")]
 
@@ -519,7 +521,7 @@ async def test_cancelling_a_manifest_flags_its_runs_in_progress_only(url: str) -
 async def test_an_entry_that_is_refused_does_not_keep_out_the_others(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    h = yard(url, "a", "taken", "z")
+    h = build_harness(url, "a", "taken", "z")
     read = manifest_due.load_states
 
     def read_then_raced(connection: Connection, *args: Any, **options: Any) -> Any:
@@ -565,7 +567,7 @@ BROKEN: list[dict[str, Any]] = [
 
 async def test_broken_rows_stop_neither_a_cycle_nor_anyone_else(url: str) -> None:
     bad = [f"bad-{number}" for number in range(len(BROKEN))]
-    async with yard(url, *bad, "good") as h:
+    async with build_harness(url, *bad, "good") as h:
         for external_id, broken in zip(bad, BROKEN, strict=True):
             h.change_manifest(external_id, **broken)
 
@@ -582,8 +584,8 @@ async def test_broken_rows_stop_neither_a_cycle_nor_anyone_else(url: str) -> Non
         assert "good" in await h.manage()
 
 
-async def test_a_broken_row_is_not_looked_at_in_every_cycle(url: str) -> None:
-    async with yard(url, "bad") as h:
+async def test_a_broken_row_is_not_evaluated_in_every_cycle(url: str) -> None:
+    async with build_harness(url, "bad") as h:
         h.change_manifest("bad", schedule_type="cron", cron_expression="every now and then")
 
         await h.manage()
@@ -598,10 +600,10 @@ UNREADABLE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("columns", UNREADABLE, ids=["zone", "exclusion"])
-async def test_what_one_server_cannot_evaluate_is_queued_by_another(
+async def test_a_manifest_that_one_server_cannot_evaluate_is_queued_by_another(
     url: str, columns: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with yard(url, "sync") as h:
+    async with build_harness(url, "sync") as h:
         h.change_manifest("sync", **columns)
         assert await h.manage() == []
         await h.advance(minutes=5)
@@ -622,7 +624,7 @@ async def test_what_one_server_cannot_evaluate_is_queued_by_another(
 async def test_a_run_that_ends_where_its_schedule_is_unreadable_does_not_end_the_schedule(
     url: str, columns: dict[str, Any]
 ) -> None:
-    async with yard(url, "sync") as h:
+    async with build_harness(url, "sync") as h:
         await h.manage()
         h.change_manifest("sync", **columns)
         await run_queued(h)
@@ -634,8 +636,10 @@ async def test_a_run_that_ends_where_its_schedule_is_unreadable_does_not_end_the
         assert "this server cannot evaluate its schedule" in reason.text
 
 
-async def test_what_overlaps_is_looked_at_again_where_its_pace_is_unreadable(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_an_overlapping_manifest_with_an_unreadable_schedule_is_evaluated_at_its_interval(
+    url: str,
+) -> None:
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "slow", "slow", FIVE_MINUTES, max_instances=2)
     async with h:
         await h.manage()
@@ -650,15 +654,15 @@ async def test_what_overlaps_is_looked_at_again_where_its_pace_is_unreadable(url
 # fair shares
 
 
-def groups(url: str, limit: int | None, /, **due: tuple[int, int]) -> Yard:
+def groups(url: str, limit: int | None, /, **due: tuple[int, int]) -> ManagerHarness:
     """Groups by name: (priority, how many are due)."""
-    h = Yard(url, TEN, max_work_queue_entries_per_cycle=limit)
+    h = ManagerHarness(url, TEN, max_work_queue_entries_per_cycle=limit)
     for name, (priority, number) in due.items():
         h.schedule_many({f"{one}": name for one in range(number)}, name, Group(name, priority=priority))
     return h
 
 
-async def served(h: Yard) -> dict[str | None, int]:
+async def served(h: ManagerHarness) -> dict[str | None, int]:
     managed = await h.cycle("manifest_manager")
     wanted = set(managed.queued)
     return dict(Counter(entry.group for entry in h.queued() if entry.id in wanted))
@@ -671,12 +675,12 @@ async def test_a_flood_in_one_group_does_not_shut_out_another(url: str) -> None:
         assert [await served(h) for _ in range(4)] == [{"L": 10}, {"L": 10}, {"L": 3}, {}]
 
 
-async def test_what_is_left_after_equal_shares_goes_to_the_highest_priority(url: str) -> None:
+async def test_capacity_left_after_equal_shares_goes_to_the_highest_priority(url: str) -> None:
     async with groups(url, 10, C=(0, 8), B=(10, 8), A=(20, 8)) as h:
         assert await served(h) == {"A": 4, "B": 3, "C": 3}
 
 
-async def test_a_small_group_gets_all_beside_thousands(url: str) -> None:
+async def test_a_small_group_is_queued_completely_beside_a_large_one(url: str) -> None:
     async with groups(url, 200, cache=(0, 5000), delta=(0, 15)) as h:
         assert await served(h) == {"delta": 15, "cache": 185}
 
@@ -691,7 +695,7 @@ async def test_with_fewer_places_than_groups_each_gets_its_turn(url: str) -> Non
         assert [await served(h) for _ in range(3)] == [{"A": 1, "B": 1}, {"A": 1, "C": 1}, {"B": 1, "C": 1}]
 
 
-async def test_a_cycle_that_left_somebody_waiting_asks_for_another(url: str) -> None:
+async def test_a_cycle_that_leaves_due_manifests_requests_another(url: str) -> None:
     async with groups(url, 2, A=(0, 3)) as h:
         assert (await h.cycle("manifest_manager")).run_again
         assert not (await h.cycle("manifest_manager")).run_again
@@ -701,7 +705,7 @@ async def test_a_cycle_that_left_somebody_waiting_asks_for_another(url: str) -> 
 
 
 async def test_a_cycle_reads_what_is_due_by_index(postgres_url: str) -> None:
-    h = Yard(postgres_url, TEN)
+    h = ManagerHarness(postgres_url, TEN)
     h.schedule_many({f"{number}": "x" for number in range(5_000)})
     async with h:
         due = h.store.run(_mostly_resting)

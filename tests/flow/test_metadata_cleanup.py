@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import insert, select, text
-from tests.support.flow_manager import MANAGER, Yard
+from tests.support.manager_harness import MANAGER, ManagerHarness
 
 from trax import engine, every
 from trax.engine.metadata_cleanup import ADMINISTRATIVE_TRAINS, MetadataCleanupResult
@@ -29,16 +29,18 @@ TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 CLEANUP = "trax.metadata_cleanup"
 
 
-def yard(url: str, **settings: Any) -> Yard:
-    return Yard(url, TEN, metadata_cleanup_enabled=True, **settings)
+def build_harness(url: str, **settings: Any) -> ManagerHarness:
+    return ManagerHarness(url, TEN, metadata_cleanup_enabled=True, **settings)
 
 
-def add_ended(h: Yard, train: str, minutes_ago: float, state: str = "completed", **columns: Any) -> int:
+def add_ended(
+    h: ManagerHarness, train: str, minutes_ago: float, state: str = "completed", **columns: Any
+) -> int:
     ended = h.now - timedelta(minutes=minutes_ago)
     return h.insert_run(train=train, state=state, created_at=ended, ended_at=ended, **columns)
 
 
-def add_many(h: Yard, count: int, minutes_ago: float) -> None:
+def add_many(h: ManagerHarness, count: int, minutes_ago: float) -> None:
     """Records that expired, each with the entry that led to it and a line it logged."""
     ended = h.now - timedelta(minutes=minutes_ago)
 
@@ -70,7 +72,7 @@ def add_many(h: Yard, count: int, minutes_ago: float) -> None:
     h.store.run(added)
 
 
-def trains(h: Yard) -> list[str]:
+def trains(h: ManagerHarness) -> list[str]:
     def named(connection: Connection) -> list[str]:
         metadata = tables(connection).metadata
         return list(connection.execute(select(metadata.c.train).order_by(metadata.c.id)).scalars())
@@ -83,8 +85,8 @@ def deleted(cleaned: list[MetadataCleanupResult]) -> list[int]:
 
 
 @pytest.mark.parametrize("state", ["completed", "failed", "cancelled"])
-async def test_an_administrative_record_goes_when_its_time_is_over(url: str, state: str) -> None:
-    async with yard(url) as h:
+async def test_an_administrative_record_is_deleted_after_its_retention(url: str, state: str) -> None:
+    async with build_harness(url) as h:
         gone = add_ended(h, MANAGER, minutes_ago=31, state=state)
         kept = add_ended(h, MANAGER, minutes_ago=29, state=state)
 
@@ -96,8 +98,8 @@ async def test_an_administrative_record_goes_when_its_time_is_over(url: str, sta
         assert gone not in left
 
 
-async def test_what_has_not_ended_is_kept_whatever_its_age(url: str) -> None:
-    async with yard(url) as h:
+async def test_records_of_active_runs_are_kept_at_any_age(url: str) -> None:
+    async with build_harness(url) as h:
         two_days_ago = h.now - timedelta(days=2)
         h.insert_run(train=MANAGER, state="pending", created_at=two_days_ago)
         h.insert_run(train=MANAGER, state="in_progress", created_at=two_days_ago, started_at=two_days_ago)
@@ -108,7 +110,7 @@ async def test_what_has_not_ended_is_kept_whatever_its_age(url: str) -> None:
 
 
 async def test_a_long_run_that_has_just_ended_is_not_old(url: str) -> None:
-    async with yard(url, metadata_cleanup_trains=["job"]) as h:
+    async with build_harness(url, metadata_cleanup_trains=["job"]) as h:
         began = h.now - timedelta(hours=5)
         h.insert_run(state="completed", created_at=began, started_at=began, ended_at=h.now)
 
@@ -116,7 +118,7 @@ async def test_a_long_run_that_has_just_ended_is_not_old(url: str) -> None:
 
 
 async def test_users_records_are_kept_unless_their_train_is_named(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         add_ended(h, "job", minutes_ago=600)
 
         assert await h.cycle("metadata_cleanup") == []
@@ -127,7 +129,7 @@ async def test_users_records_are_kept_unless_their_train_is_named(url: str) -> N
 
 
 async def test_a_train_is_meant_by_any_of_its_names(url: str) -> None:
-    h = yard(url, metadata_cleanup_trains=["older_name"])
+    h = build_harness(url, metadata_cleanup_trains=["older_name"])
 
     @h.app.train(aliases=("older_name",))
     async def renamed(value: str) -> str:
@@ -140,8 +142,8 @@ async def test_a_train_is_meant_by_any_of_its_names(url: str) -> None:
         assert deleted(await h.cycle("metadata_cleanup")) == [2]
 
 
-async def test_many_go_in_batches_with_their_lines_and_entries(url: str) -> None:
-    async with yard(url, metadata_cleanup_trains=["job"], metadata_cleanup_batch_size=1000) as h:
+async def test_records_are_deleted_in_batches_with_their_lines_and_entries(url: str) -> None:
+    async with build_harness(url, metadata_cleanup_trains=["job"], metadata_cleanup_batch_size=1000) as h:
         add_many(h, 2500, minutes_ago=45)
 
         cleaned = await h.cycle("metadata_cleanup")
@@ -153,15 +155,17 @@ async def test_many_go_in_batches_with_their_lines_and_entries(url: str) -> None
         assert (h.count("work_queue"), h.count("log")) == (0, 0)
 
 
-async def test_without_a_batch_size_all_go_at_once(url: str) -> None:
-    async with yard(url, metadata_cleanup_trains=["job"], metadata_cleanup_batch_size=None) as h:
+async def test_without_a_batch_size_all_records_are_deleted_at_once(url: str) -> None:
+    async with build_harness(url, metadata_cleanup_trains=["job"], metadata_cleanup_batch_size=None) as h:
         add_many(h, 1200, minutes_ago=45)
 
         assert deleted(await h.cycle("metadata_cleanup")) == [1200]
 
 
-async def test_an_entry_that_waits_for_another_try_stays(url: str) -> None:
-    async with yard(url, metadata_cleanup_trains=["job"], default_retry_delay=timedelta(hours=1)) as h:
+async def test_an_entry_that_waits_for_a_retry_is_kept(url: str) -> None:
+    async with build_harness(
+        url, metadata_cleanup_trains=["job"], default_retry_delay=timedelta(hours=1)
+    ) as h:
         h.errors["sync"] = RuntimeError("no luck")
         await h.app.queue(h.job, "sync")
         await h.run_until_idle()
@@ -177,7 +181,7 @@ async def test_an_entry_that_waits_for_another_try_stays(url: str) -> None:
 
 
 async def test_children_and_dead_letters_only_forget_the_record(url: str) -> None:
-    async with yard(url, metadata_cleanup_trains=["job"]) as h:
+    async with build_harness(url, metadata_cleanup_trains=["job"]) as h:
         h.app.schedule(h.job, "sync", "sync", every(minutes=5), max_retries=1)
         await h.seed()
         await h.dead_letter("sync")
@@ -197,7 +201,7 @@ async def test_children_and_dead_letters_only_forget_the_record(url: str) -> Non
 
 
 async def test_cleaning_a_parents_history_does_not_stop_its_dependents(url: str) -> None:
-    h = yard(url, metadata_cleanup_trains=["job"], metadata_cleanup_retention=timedelta(minutes=1))
+    h = build_harness(url, metadata_cleanup_trains=["job"], metadata_cleanup_retention=timedelta(minutes=1))
     h.schedule(h.job, "parent", "parent", every(minutes=30)).then_include(h.job, "child", "child")
     async with h:
         await h.cycle("manifest_manager")
@@ -216,8 +220,8 @@ async def test_cleaning_a_parents_history_does_not_stop_its_dependents(url: str)
         assert h.ran == ["parent", "child", "parent", "child"]
 
 
-async def test_it_leaves_a_record_but_none_of_removing_its_own(url: str) -> None:
-    async with yard(url) as h:
+async def test_the_cleanup_leaves_a_record_and_none_about_removing_its_own(url: str) -> None:
+    async with build_harness(url) as h:
         add_ended(h, MANAGER, minutes_ago=31)
         await h.cycle("metadata_cleanup")
         assert trains(h) == [CLEANUP]
@@ -228,8 +232,8 @@ async def test_it_leaves_a_record_but_none_of_removing_its_own(url: str) -> None
         assert trains(h) == []
 
 
-async def test_it_is_off_until_somebody_wants_it_and_can_be_switched_on(url: str) -> None:
-    async with Yard(url, TEN) as h:
+async def test_the_cleanup_is_off_by_default_and_can_be_switched_on(url: str) -> None:
+    async with ManagerHarness(url, TEN) as h:
         add_ended(h, MANAGER, minutes_ago=31)
 
         assert await h.cycle("metadata_cleanup") == []
@@ -249,7 +253,7 @@ def test_every_administrative_train_is_among_those_that_are_cleaned() -> None:
 
 
 async def test_a_server_that_finds_another_one_cleaning_does_not_wait(postgres_url: str) -> None:
-    async with yard(postgres_url) as h:
+    async with build_harness(postgres_url) as h:
         add_ended(h, MANAGER, minutes_ago=31)
         context, store = h.app.context, h.store
         held, done = Barrier(2), Barrier(2)
@@ -270,8 +274,8 @@ async def test_a_server_that_finds_another_one_cleaning_does_not_wait(postgres_u
         assert deleted(await h.cycle("metadata_cleanup")) == [1]
 
 
-async def test_what_may_go_is_found_by_an_index_and_not_by_reading_all_history(postgres_url: str) -> None:
-    async with yard(postgres_url) as h:
+async def test_the_cleanup_finds_old_records_with_an_index(postgres_url: str) -> None:
+    async with build_harness(postgres_url) as h:
         add_many(h, 3000, minutes_ago=600)
 
         def explained(connection: Connection) -> str:
@@ -287,7 +291,7 @@ async def test_what_may_go_is_found_by_an_index_and_not_by_reading_all_history(p
 
 async def test_a_train_that_has_much_to_delete_does_not_keep_the_batches_from_the_others(url: str) -> None:
     settings = {"metadata_cleanup_trains": ["busy", "calm"], "metadata_cleanup_batch_size": 2}
-    async with yard(url, **settings) as h:
+    async with build_harness(url, **settings) as h:
         for minutes_ago in (60, 59, 58, 57):
             add_ended(h, "busy", minutes_ago)
         add_ended(h, "calm", 40)

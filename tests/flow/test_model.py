@@ -63,7 +63,7 @@ turns = st.builds(
     Turn,
     minutes=st.sampled_from([0, 0, 1, 2, 5, 7, 10, 20, 40, 61, 7 * 60, 24 * 60, 3 * 24 * 60]),
     cycles=st.sampled_from([0, 1, ALL, ALL, ALL]),
-    takes=st.sampled_from([0, 1, 1, 2, 3]),
+    starts=st.sampled_from([0, 1, 1, 2, 3]),
     hows=st.lists(hows, max_size=3).map(tuple),
     in_one_batch=st.booleans(),
 )
@@ -270,15 +270,15 @@ class AnyFault(RuleBasedStateMachine):
         with self.site.fault(fault):
             self.site.end(run, how)
 
-    @rule(minutes=st.sampled_from([0, 1, 5, 25, 60 * 24]), takes=st.booleans(), fault=repeated)
-    def go_on(self, minutes: int, takes: bool, fault: Fault | None) -> None:
+    @rule(minutes=st.sampled_from([0, 1, 5, 25, 60 * 24]), starts=st.booleans(), fault=repeated)
+    def go_on(self, minutes: int, starts: bool, fault: Fault | None) -> None:
         self.site.now += timedelta(minutes=minutes)
         with self.site.fault(fault):
             self.site.cycle()
         self.site.check_at_rest()
-        if takes:
+        if starts:
             with self.site.fault(fault):
-                self.site.take()
+                self.site.start_next()
 
     @invariant()
     def promises_hold(self) -> None:
@@ -294,12 +294,12 @@ def site_on(url: str) -> Generator[Site]:
         site.close()
 
 
-def test_the_promises_hold_whatever_happens() -> None:
+def test_the_promises_hold_in_any_history() -> None:
     with site_on("memory://") as site:
         run_state_machine_as_test(lambda: AnyFault(site), settings=IN_MEMORY)  # pyright: ignore[reportArgumentType]
 
 
-def test_the_promises_hold_whatever_happens_on_postgresql(postgres_url: str) -> None:
+def test_the_promises_hold_in_any_history_on_postgresql(postgres_url: str) -> None:
     """Also faults on the way to it: commits that are refused, answers that are lost."""
     with fault_proxy(postgres_url) as proxy, closing(Site(proxy.url, proxy)) as site:
         proxy.refusal = "53100"
@@ -315,12 +315,12 @@ def engine_on(url: str) -> Generator[Engine]:
         engine.close()
 
 
-def test_the_engine_does_what_the_model_says() -> None:
+def test_the_engine_agrees_with_the_model() -> None:
     with engine_on("memory://") as engine:
         run_state_machine_as_test(lambda: AnyStory(engine), settings=IN_MEMORY)  # pyright: ignore[reportArgumentType]
 
 
-def test_the_engine_does_what_the_model_says_on_postgresql(postgres_url: str) -> None:
+def test_the_engine_agrees_with_the_model_on_postgresql(postgres_url: str) -> None:
     with engine_on(postgres_url) as engine:
         run_state_machine_as_test(lambda: AnyStory(engine), settings=FEW)  # pyright: ignore[reportArgumentType]
 
@@ -337,7 +337,7 @@ def railway() -> Generator[EngineAndModel]:
 HOURLY: Final = Plan(kind="interval", minutes=60)
 
 
-def test_a_trigger_takes_a_delayed_entry_whose_moment_has_come(railway: EngineAndModel) -> None:
+def test_a_trigger_returns_a_delayed_entry_that_has_become_due(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, enabled=False))
     railway.trigger("a1", minutes=10)
     railway.go_on(Turn(minutes=10))
@@ -347,12 +347,12 @@ def test_a_trigger_takes_a_delayed_entry_whose_moment_has_come(railway: EngineAn
     assert len(railway.model.entries) == 1
 
 
-def test_a_run_by_hand_that_is_cancelled_does_not_stop_what_is_to_run_once_later(
+def test_cancelling_an_extra_run_does_not_stop_a_once_manifest(
     railway: EngineAndModel,
 ) -> None:
     railway.declare("a1", Plan(kind="once", minutes=60))
     railway.trigger("a1")
-    railway.go_on(Turn(takes=1))
+    railway.go_on(Turn(starts=1))
     railway.switch("a1", enabled=True)
     railway.go_on(Turn(hows=("cancelled",)))
 
@@ -361,9 +361,9 @@ def test_a_run_by_hand_that_is_cancelled_does_not_stop_what_is_to_run_once_later
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
-def test_what_was_to_run_once_and_was_cancelled_is_started_only_by_a_person(railway: EngineAndModel) -> None:
+def test_a_cancelled_once_manifest_starts_only_when_it_is_enabled(railway: EngineAndModel) -> None:
     railway.declare("a1", Plan(kind="once", minutes=5))
-    railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
+    railway.go_on(Turn(minutes=5, starts=1, hows=("cancelled",)))
 
     railway.switch_group("a", enabled=True)
     railway.go_on(Turn(minutes=1))
@@ -374,9 +374,9 @@ def test_what_was_to_run_once_and_was_cancelled_is_started_only_by_a_person(rail
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
-def test_who_asks_once_more_for_what_was_cancelled_gets_it(railway: EngineAndModel) -> None:
+def test_a_cancelled_once_manifest_runs_when_it_is_scheduled_again(railway: EngineAndModel) -> None:
     railway.declare("a1", Plan(kind="once", minutes=5))
-    railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
+    railway.go_on(Turn(minutes=5, starts=1, hows=("cancelled",)))
 
     railway.declare("a1", Plan(kind="once", minutes=5))
     railway.go_on(Turn(minutes=5))
@@ -384,13 +384,13 @@ def test_who_asks_once_more_for_what_was_cancelled_gets_it(railway: EngineAndMod
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
-def test_a_cancelled_retry_waits_for_the_next_occurrence_whoever_asks_to_look(
+def test_a_cancelled_retry_waits_for_the_next_occurrence_after_an_enable(
     railway: EngineAndModel,
 ) -> None:
     railway.declare("a1", HOURLY)
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
     railway.go_on(Turn())
-    railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
+    railway.go_on(Turn(minutes=5, starts=1, hows=("cancelled",)))
 
     railway.switch("a1", enabled=True)
     railway.go_on(Turn())
@@ -400,12 +400,12 @@ def test_a_cancelled_retry_waits_for_the_next_occurrence_whoever_asks_to_look(
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
-def test_a_failure_is_tried_again_though_a_run_was_cancelled_before_it(railway: EngineAndModel) -> None:
+def test_a_failure_is_retried_though_a_run_was_cancelled_before_it(railway: EngineAndModel) -> None:
     railway.declare("a1", HOURLY)
-    railway.go_on(Turn(takes=1, hows=("cancelled",)))
+    railway.go_on(Turn(starts=1, hows=("cancelled",)))
     railway.trigger("a1")
 
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
     railway.go_on(Turn())
 
     assert [entry.origin for entry in railway.model.entries] == ["retry"]
@@ -413,20 +413,20 @@ def test_a_failure_is_tried_again_though_a_run_was_cancelled_before_it(railway: 
 
 def test_a_cancelled_run_does_not_hide_a_failure_that_ended_with_it(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
-    railway.go_on(Turn(takes=1))
+    railway.go_on(Turn(starts=1))
     railway.trigger("a1")
 
-    railway.go_on(Turn(takes=1, hows=("failure", "cancelled"), in_one_batch=True))
+    railway.go_on(Turn(starts=1, hows=("failure", "cancelled"), in_one_batch=True))
     railway.go_on(Turn())
 
     assert railway.model.dead() == ["a1"]
 
 
-@pytest.mark.parametrize("takes", [1, 2])
-def test_a_failure_for_good_needs_no_other_run_to_end_first(railway: EngineAndModel, takes: int) -> None:
+@pytest.mark.parametrize("starts", [1, 2])
+def test_a_failure_for_good_needs_no_other_run_to_end_first(railway: EngineAndModel, starts: int) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
     railway.trigger("a1")
-    railway.go_on(Turn(takes=takes, hows=("failure",)))
+    railway.go_on(Turn(starts=starts, hows=("failure",)))
 
     railway.go_on(Turn())
 
@@ -434,9 +434,9 @@ def test_a_failure_for_good_needs_no_other_run_to_end_first(railway: EngineAndMo
     assert len(railway.model.entries) + len(railway.model.runs) == 1
 
 
-def test_what_was_requeued_is_not_queued_by_the_schedule_as_well(railway: EngineAndModel) -> None:
+def test_a_requeued_manifest_is_not_queued_by_its_schedule(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
     railway.go_on(Turn())
     railway.requeue("a1")
 
@@ -448,7 +448,7 @@ def test_what_was_requeued_is_not_queued_by_the_schedule_as_well(railway: Engine
 
 def test_a_letter_does_not_wait_for_a_delayed_trigger(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
     railway.trigger("a1", minutes=90)
     railway.go_on(Turn())
     railway.requeue("a1")
@@ -458,11 +458,11 @@ def test_a_letter_does_not_wait_for_a_delayed_trigger(railway: EngineAndModel) -
     assert [entry.origin for entry in railway.model.entries] == ["trigger", "requeue"]
 
 
-def test_where_runs_overlap_a_failure_is_tried_again_once(railway: EngineAndModel) -> None:
+def test_where_runs_overlap_a_failure_is_retried_once(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_instances=2))
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
     railway.go_on(Turn())
-    railway.go_on(Turn(minutes=5, takes=1))
+    railway.go_on(Turn(minutes=5, starts=1))
 
     railway.switch("a1", enabled=True)
     railway.go_on(Turn())
@@ -470,9 +470,9 @@ def test_where_runs_overlap_a_failure_is_tried_again_once(railway: EngineAndMode
     assert railway.model.entries == []
 
 
-def test_a_new_schedule_does_not_put_off_a_dead_letter(railway: EngineAndModel) -> None:
+def test_a_new_schedule_does_not_delay_a_dead_letter(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
 
     railway.declare("a1", Plan(kind="cron", cron="30 3 * * *", max_retries=1, starts_later=True))
     railway.go_on(Turn())
@@ -492,7 +492,7 @@ def test_a_new_rate_keeps_to_the_moments_counted_from_when_the_manifest_was_made
     assert len(railway.model.entries) == 1
 
 
-def test_a_group_that_code_enables_goes_on(railway: EngineAndModel) -> None:
+def test_a_group_enabled_in_code_continues(railway: EngineAndModel) -> None:
     railway.deploy({"a1": HOURLY})
     railway.switch_group("a", enabled=False)
     railway.go_on(Turn())
@@ -504,10 +504,12 @@ def test_a_group_that_code_enables_goes_on(railway: EngineAndModel) -> None:
 
 
 @pytest.mark.parametrize("parent", [replace(HOURLY, enabled=True), Plan(kind="once", enabled=False)])
-def test_a_parent_that_code_opens_wakes_who_waited_for_it(railway: EngineAndModel, parent: Plan) -> None:
+def test_enabling_a_parent_in_code_starts_its_waiting_dependents(
+    railway: EngineAndModel, parent: Plan
+) -> None:
     railway.deploy({"a1": replace(HOURLY, enabled=False), "a2": Plan(kind="dependent", parent="a1")})
     railway.trigger("a1")
-    railway.go_on(Turn(takes=1, hows=("success",)))
+    railway.go_on(Turn(starts=1, hows=("success",)))
     railway.go_on(Turn())
     assert railway.model.entries == []
 
@@ -517,9 +519,9 @@ def test_a_parent_that_code_opens_wakes_who_waited_for_it(railway: EngineAndMode
     assert [entry.job for entry in railway.model.entries] == ["a2"]
 
 
-def test_who_gets_another_parent_is_looked_at(railway: EngineAndModel) -> None:
+def test_a_dependent_with_a_new_parent_is_evaluated(railway: EngineAndModel) -> None:
     railway.deploy({"a1": HOURLY, "a2": HOURLY, "b1": Plan(kind="dependent", parent="a1")})
-    railway.go_on(Turn(takes=2, hows=("failure", "success")))
+    railway.go_on(Turn(starts=2, hows=("failure", "success")))
     railway.go_on(Turn())
     assert [entry.job for entry in railway.model.entries] == ["a1"]
 
@@ -531,8 +533,8 @@ def test_who_gets_another_parent_is_looked_at(railway: EngineAndModel) -> None:
 
 def test_an_exclusion_does_not_hold_back_the_retry_of_a_dependent(railway: EngineAndModel) -> None:
     railway.deploy({"a1": HOURLY, "a2": Plan(kind="dependent", parent="a1", exclusions=("noon",))})
-    railway.go_on(Turn(minutes=30, takes=1, hows=("success",)))
-    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn(minutes=30, starts=1, hows=("success",)))
+    railway.go_on(Turn(starts=1, hows=("failure",)))
 
     railway.go_on(Turn())
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = IN_MEMORY_TOO
 
 
-async def test_what_operators_set_can_be_undone(url: str) -> None:
+async def test_operator_overrides_can_be_reset(url: str) -> None:
     app = Trax(url)
 
     @app.train

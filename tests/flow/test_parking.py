@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trax.worker.entry import QueuedEntry
 
 
-class Yard:
+class ParkingSetup:
     """An app with one train, and entries for trains that it does not have."""
 
     def __init__(self, h: Harness) -> None:
@@ -61,39 +61,39 @@ class Yard:
 
 
 @pytest.fixture
-async def yard(url: str) -> AsyncGenerator[Yard]:
+async def setup(url: str) -> AsyncGenerator[ParkingSetup]:
     async with Harness(Trax(url, max_active_jobs=2)) as h:
-        yield Yard(h)
+        yield ParkingSetup(h)
 
 
-async def test_entries_of_a_train_that_nobody_takes_hold_no_place_and_hold_up_nobody(
-    yard: Yard, caplog: pytest.LogCaptureFixture
+async def test_entries_of_an_unserved_train_occupy_no_slot_and_delay_no_others(
+    setup: ParkingSetup, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(10):
-        await yard.queue("greeet", priority=31)
-    await yard.app.queue(yard.greet, "Ada")
+        await setup.queue("greeet", priority=31)
+    await setup.app.queue(setup.greet, "Ada")
 
-    await yard.h.run_until_idle()
+    await setup.h.run_until_idle()
 
-    assert (yard.ran, await yard.places(), len(await yard.parked())) == (["Ada"], 0, 10)
+    assert (setup.ran, await setup.places(), len(await setup.parked())) == (["Ada"], 0, 10)
     said = [record.message for record in caplog.records if "no live worker" in record.message]
     assert len(said) == 1
     assert "no live worker accepts train 'greeet'; did you mean 'greet'?" in said[0]
 
 
-async def test_a_flood_of_them_is_set_aside_once_and_looked_at_no_more(yard: Yard) -> None:
-    store = await yard.app.context.store.open()
-    await yard.queue("gone")
-    await yard.app.queue_many(yard.greet, ["first"] * 3)
+async def test_a_flood_of_unserved_entries_is_parked_once_and_not_read_again(setup: ParkingSetup) -> None:
+    store = await setup.app.context.store.open()
+    await setup.queue("gone")
+    await setup.app.queue_many(setup.greet, ["first"] * 3)
     await store.call(_flood, 2_000)
-    await yard.app.queue(yard.greet, "last")
+    await setup.app.queue(setup.greet, "last")
 
     for _ in range(2):
-        await yard.h.cycle("job_dispatcher")
+        await setup.h.cycle("job_dispatcher")
 
-    assert len(await store.ask(_ready)) + await yard.places() == 4
-    await yard.h.run_until_idle()
-    assert sorted(yard.ran) == ["first", "first", "first", "last"]
+    assert len(await store.ask(_ready)) + await setup.places() == 4
+    await setup.h.run_until_idle()
+    assert sorted(setup.ran) == ["first", "first", "first", "last"]
 
 
 def _flood(connection: Connection, count: int) -> None:
@@ -110,150 +110,154 @@ def _ready(connection: Connection) -> list[int]:
     return list(connection.execute(queue.select().where(queue.c.status == "queued", queue.c.ready)).scalars())
 
 
-async def test_they_are_let_in_as_soon_as_a_worker_registers_that_has_the_train(yard: Yard) -> None:
-    entry = await yard.queue("bake")
-    await yard.h.run_until_idle()
-    assert await yard.parked() == [entry.id]
+async def test_parked_entries_are_admitted_when_a_worker_with_their_train_registers(
+    setup: ParkingSetup,
+) -> None:
+    entry = await setup.queue("bake")
+    await setup.h.run_until_idle()
+    assert await setup.parked() == [entry.id]
 
-    await yard.register("bake")
-    while (await yard.h.cycle("job_dispatcher")).run_again:
+    await setup.register("bake")
+    while (await setup.h.cycle("job_dispatcher")).run_again:
         pass
 
-    (run,) = await yard.app.executions.list()
-    assert (run.train, run.state, await yard.parked()) == ("bake", State.PENDING, [])
+    (run,) = await setup.app.executions.list()
+    assert (run.train, run.state, await setup.parked()) == ("bake", State.PENDING, [])
 
 
-async def test_a_worker_is_known_by_the_names_its_trains_had_before(yard: Yard) -> None:
-    await yard.queue("old")
+async def test_a_worker_is_known_by_the_names_its_trains_had_before(setup: ParkingSetup) -> None:
+    await setup.queue("old")
 
-    await yard.register("new", aliases='["old"]')
-    await yard.h.cycle("job_dispatcher")
+    await setup.register("new", aliases='["old"]')
+    await setup.h.cycle("job_dispatcher")
 
-    assert [run.train for run in await yard.app.executions.list()] == ["old"]
+    assert [run.train for run in await setup.app.executions.list()] == ["old"]
 
 
-async def test_a_train_that_another_server_hands_over_is_let_in_for_its_submitter(yard: Yard) -> None:
-    await yard.queue("far")
+async def test_a_train_handed_over_by_another_server_is_admitted_for_its_submitter(
+    setup: ParkingSetup,
+) -> None:
+    await setup.queue("far")
 
-    await yard.register(kind="scheduler", concurrency=0, routes='{"far": "cluster"}')
-    await yard.h.cycle("job_dispatcher")
+    await setup.register(kind="scheduler", concurrency=0, routes='{"far": "cluster"}')
+    await setup.h.cycle("job_dispatcher")
 
-    (run,) = await yard.app.executions.list()
+    (run,) = await setup.app.executions.list()
     assert (run.train, run.submitter) == ("far", "cluster")
 
 
-async def test_a_group_that_no_worker_takes_waits_too(yard: Yard) -> None:
-    await yard.register("bake", groups=["day"])
-    night = await yard.queue("bake", group="night")
-    alone = await yard.queue("bake")
-    day = await yard.queue("bake", group="day")
+async def test_entries_of_an_unserved_group_are_parked(setup: ParkingSetup) -> None:
+    await setup.register("bake", groups=["day"])
+    night = await setup.queue("bake", group="night")
+    alone = await setup.queue("bake")
+    day = await setup.queue("bake", group="day")
 
-    await yard.h.cycle("job_dispatcher")
-    assert await yard.parked() == [alone.id, night.id]
-    assert [run.external_id for run in await yard.app.executions.list()] == [day.external_id]
+    await setup.h.cycle("job_dispatcher")
+    assert await setup.parked() == [alone.id, night.id]
+    assert [run.external_id for run in await setup.app.executions.list()] == [day.external_id]
 
-    await yard.register("bake", groups=["night"])
-    await yard.h.advance(seconds=3)
-    await yard.h.cycle("job_dispatcher")
-    await yard.h.cycle("job_dispatcher")
-    assert await yard.parked() == [alone.id]
+    await setup.register("bake", groups=["night"])
+    await setup.h.advance(seconds=3)
+    await setup.h.cycle("job_dispatcher")
+    await setup.h.cycle("job_dispatcher")
+    assert await setup.parked() == [alone.id]
 
 
-async def test_after_its_time_it_becomes_a_dead_letter_that_names_the_train_and_its_neighbour(
-    yard: Yard,
+async def test_an_expired_parked_entry_becomes_a_dead_letter_that_suggests_a_train(
+    setup: ParkingSetup,
 ) -> None:
-    await yard.queue("greeet", "Ada")
-    await yard.h.run_until_idle()
+    await setup.queue("greeet", "Ada")
+    await setup.h.run_until_idle()
 
-    await yard.h.advance(minutes=19)
-    await yard.h.run_until_idle()
-    assert await yard.app.dead_letters.list() == []
-    await yard.h.advance(minutes=2)
-    await yard.h.run_until_idle()
+    await setup.h.advance(minutes=19)
+    await setup.h.run_until_idle()
+    assert await setup.app.dead_letters.list() == []
+    await setup.h.advance(minutes=2)
+    await setup.h.run_until_idle()
 
-    (letter,) = await yard.app.dead_letters.list()
-    assert (letter.train, letter.input, await yard.parked()) == ("greeet", "Ada", [])
+    (letter,) = await setup.app.dead_letters.list()
+    assert (letter.train, letter.input, await setup.parked()) == ("greeet", "Ada", [])
     assert "no live worker accepts train 'greeet'; did you mean 'greet'?" in letter.reason
-    assert await yard.app.executions.list() == []
+    assert await setup.app.executions.list() == []
 
 
-async def test_the_time_it_waits_is_a_setting(url: str) -> None:
+async def test_the_time_an_entry_stays_parked_is_a_setting(url: str) -> None:
     async with Harness(Trax(url, unknown_train_timeout=timedelta(seconds=30))) as h:
-        yard = Yard(h)
-        await yard.queue("gone")
+        setup = ParkingSetup(h)
+        await setup.queue("gone")
         await h.run_until_idle()
 
         await h.advance(seconds=31)
         await h.run_until_idle()
 
-        assert len(await yard.app.dead_letters.list()) == 1
+        assert len(await setup.app.dead_letters.list()) == 1
 
 
-async def test_a_manifest_whose_train_is_gone_gets_one_dead_letter(yard: Yard) -> None:
+async def test_a_manifest_whose_train_is_gone_gets_one_dead_letter(setup: ParkingSetup) -> None:
     old = Trax("memory://")
 
     @old.train
     async def gone(_name: str) -> None: ...
 
     old.schedule(gone, "nightly", "Ada", every(minutes=1), group=Group("night"))
-    store = await yard.app.context.store.open()
-    settings = yard.app.context.settings
+    store = await setup.app.context.store.open()
+    settings = setup.app.context.settings
 
     await store.call(schedule, store, old.context.declarations.timetable(), settings)
     for _ in range(30):
-        await yard.h.run_until_idle()
-        await yard.h.advance(minutes=1)
+        await setup.h.run_until_idle()
+        await setup.h.advance(minutes=1)
 
-    (letter,) = await yard.app.dead_letters.list()
+    (letter,) = await setup.app.dead_letters.list()
     assert (letter.manifest, letter.train) == ("nightly", "gone")
     assert "no live worker accepts train 'gone'" in letter.reason
 
 
-async def test_what_was_let_in_goes_back_when_the_last_worker_that_had_it_is_gone(yard: Yard) -> None:
-    worker_id = await yard.register("bake")
-    entries = [await yard.queue("bake") for _ in range(2)]
-    await yard.h.cycle("job_dispatcher")
-    assert await yard.places() == 2
-    store = await yard.app.context.store.open()
+async def test_pending_runs_are_requeued_when_their_last_worker_is_gone(setup: ParkingSetup) -> None:
+    worker_id = await setup.register("bake")
+    entries = [await setup.queue("bake") for _ in range(2)]
+    await setup.h.cycle("job_dispatcher")
+    assert await setup.places() == 2
+    store = await setup.app.context.store.open()
     await store.call(workers.remove, worker_id)
-    await yard.app.queue(yard.greet, "Ada")
+    await setup.app.queue(setup.greet, "Ada")
 
-    await yard.h.advance(seconds=21)
-    await yard.h.run_until_idle()
+    await setup.h.advance(seconds=21)
+    await setup.h.run_until_idle()
 
-    assert (yard.ran, await yard.places()) == (["Ada"], 0)
-    assert await yard.parked() == [entry.id for entry in reversed(entries)]
-    stranded = [run for run in await yard.app.executions.list() if run.train == "bake"]
+    assert (setup.ran, await setup.places()) == (["Ada"], 0)
+    assert await setup.parked() == [entry.id for entry in reversed(entries)]
+    stranded = [run for run in await setup.app.executions.list() if run.train == "bake"]
     assert {(run.state, run.failure_exception) for run in stranded} == {(State.CANCELLED, "NoWorker")}
 
 
-async def test_with_nobody_there_at_all_everything_keeps_its_place_in_the_queue(yard: Yard) -> None:
-    await yard.queue("bake")
-    store = await yard.app.context.store.open()
+async def test_without_any_worker_entries_stay_in_the_queue(setup: ParkingSetup) -> None:
+    await setup.queue("bake")
+    store = await setup.app.context.store.open()
 
-    dispatched = await store.call(dispatch_now, store, yard.app.context, fleets=FleetCache())
+    dispatched = await store.call(dispatch_now, store, setup.app.context, fleets=FleetCache())
 
-    assert (dispatched.metadata_ids, await yard.parked()) == ([], [])
+    assert (dispatched.metadata_ids, await setup.parked()) == ([], [])
     assert len(await store.ask(_ready)) == 1
 
 
-async def test_everybody_who_asks_how_it_goes_hears_of_them(yard: Yard) -> None:
-    await yard.queue("greeet")
-    await yard.h.run_until_idle()
+async def test_status_and_health_report_parked_entries(setup: ParkingSetup) -> None:
+    await setup.queue("greeet")
+    await setup.h.run_until_idle()
 
-    found = await status(yard.app.context.store, yard.app.context.live)
+    found = await status(setup.app.context.store, setup.app.context.live)
 
     assert (found.parked, found.parked_trains) == (1, ("greeet",))
     assert problems(found) == ["1 entry is parked: no live worker accepts train 'greeet'"]
     assert health_of(found).condition is Condition.DEGRADED
 
 
-async def test_a_parked_entry_can_be_withdrawn_and_triggering_finds_it(yard: Yard) -> None:
-    entry = await yard.queue("greeet")
-    await yard.h.run_until_idle()
+async def test_a_parked_entry_can_be_withdrawn_and_triggering_finds_it(setup: ParkingSetup) -> None:
+    entry = await setup.queue("greeet")
+    await setup.h.run_until_idle()
 
-    assert await yard.app.work_queue.cancel([entry.id]) == 1
-    await yard.register("greeet")
-    await yard.h.run_until_idle()
+    assert await setup.app.work_queue.cancel([entry.id]) == 1
+    await setup.register("greeet")
+    await setup.h.run_until_idle()
 
-    assert await yard.app.executions.list() == []
+    assert await setup.app.executions.list() == []

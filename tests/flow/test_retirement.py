@@ -1,4 +1,4 @@
-"""What happens to a manifest that nobody declares any more, and how it comes back."""
+"""Retirement of manifests that are no longer declared, and their return."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ async def retired(h: Harness) -> list[str]:
 # What a retirement does
 
 
-async def test_what_runs_counts_until_it_ends_and_its_end_is_recorded(app: Railway, h: Harness) -> None:
+async def test_an_active_run_of_a_retired_manifest_counts_and_its_end_is_recorded(
+    app: Railway, h: Harness
+) -> None:
     slow = Railway()
     slow.schedule(slow.sync_table, "users", USERS, FIVE_MINUTES, group="etl")
     slow.group("etl", max_active_jobs=1)
@@ -88,7 +90,7 @@ async def test_what_runs_counts_until_it_ends_and_its_end_is_recorded(app: Railw
     assert (run.state, users.last_successful_run, users.next_due_at) == ("completed", NOON, None)
 
 
-async def test_what_waits_in_the_queue_is_withdrawn(h: Harness) -> None:
+async def test_queued_entries_of_a_retired_manifest_are_cancelled(h: Harness) -> None:
     await deploy(h, declaring("users"))
     await h.cycle("manifest_manager")
     entry = await h.app.manifests.trigger("users", delay=timedelta(hours=1))
@@ -99,7 +101,7 @@ async def test_what_waits_in_the_queue_is_withdrawn(h: Harness) -> None:
     assert (await h.app.work_queue.get(entry.id)).status == "cancelled"
 
 
-async def test_a_run_that_fails_after_the_retirement_is_not_tried_again_but_reported(h: Harness) -> None:
+async def test_a_run_that_fails_after_the_retirement_is_not_retried_but_reported(h: Harness) -> None:
     code = Railway()
     code.schedule(code.broken, "users", USERS, FIVE_MINUTES, max_retries=3)
     await deploy(h, code)
@@ -115,7 +117,7 @@ async def test_a_run_that_fails_after_the_retirement_is_not_tried_again_but_repo
     assert (await h.app.manifests.get("users")).next_due_at is None
 
 
-async def test_what_has_just_given_up_still_gets_its_letter(h: Harness) -> None:
+async def test_a_manifest_retired_after_its_last_failure_still_gets_its_dead_letter(h: Harness) -> None:
     code = Railway()
     code.schedule(code.broken, "users", USERS, FIVE_MINUTES, max_retries=1)
     await deploy(h, code)
@@ -166,7 +168,7 @@ async def test_a_letter_that_is_requeued_runs_once_with_its_own_input(app: Railw
 
 
 @pytest.mark.parametrize("verb", ["trigger", "enable", "disable", "delete"])
-async def test_whoever_wants_something_of_it_is_told_how_to_bring_it_back(
+async def test_operations_on_a_retired_manifest_explain_how_to_restore_it(
     app: Railway, h: Harness, verb: str
 ) -> None:
     await deploy(h, declaring("users"))
@@ -185,7 +187,7 @@ async def test_whoever_wants_something_of_it_is_told_how_to_bring_it_back(
 
 
 @in_memory
-async def test_a_group_starts_nothing_that_is_retired(app: Railway, h: Harness) -> None:
+async def test_triggering_a_group_skips_retired_manifests(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "goes", USERS, FIVE_MINUTES, group="etl")
     await app.manifests.schedule(app.sync_table, "stays", USERS, FIVE_MINUTES, group="etl")
     await app.manifests.delete("goes")
@@ -194,7 +196,7 @@ async def test_a_group_starts_nothing_that_is_retired(app: Railway, h: Harness) 
     assert [entry.manifest for entry in await queued(h)] == ["stays"]
 
 
-async def test_lists_leave_it_out_unless_they_are_asked(app: Railway, h: Harness) -> None:
+async def test_lists_omit_retired_manifests_by_default(app: Railway, h: Harness) -> None:
     await deploy(h, declaring("goes", "stays"))
     await deploy(h, declaring("stays"))
 
@@ -249,7 +251,7 @@ async def test_a_retired_manifest_is_no_part_of_a_circle(app: Railway, h: Harnes
 # How it comes back
 
 
-async def test_an_interval_that_comes_back_is_counted_from_its_last_success(h: Harness) -> None:
+async def test_a_returned_interval_is_counted_from_its_last_success(h: Harness) -> None:
     await deploy(h, declaring("users"))
     await h.run_until_idle()
     before = await h.app.manifests.get("users")
@@ -266,7 +268,7 @@ async def test_an_interval_that_comes_back_is_counted_from_its_last_success(h: H
     assert [entry.manifest for entry in await queued(h)] == ["users"]
 
 
-async def test_a_cron_that_comes_back_waits_for_its_next_occurrence(h: Harness) -> None:
+async def test_a_returned_cron_schedule_waits_for_its_next_occurrence(h: Harness) -> None:
     await deploy(h, declaring("users", when=cron("0 13 * * *")))
     await h.advance(hours=1)
     await h.run_until_idle()
@@ -284,7 +286,7 @@ async def test_a_cron_that_comes_back_waits_for_its_next_occurrence(h: Harness) 
     assert len(await h.app.executions.list(train="sync")) == runs + 1
 
 
-async def test_failures_from_before_are_not_tried_again(h: Harness) -> None:
+async def test_failures_before_the_return_are_not_retried(h: Harness) -> None:
     def code() -> Railway:
         made = Railway()
         made.schedule(made.broken, "users", USERS, cron("0 13 * * *"), start="now", max_retries=3)
@@ -304,7 +306,7 @@ async def test_failures_from_before_are_not_tried_again(h: Harness) -> None:
     assert (await row(h, "users"))["lifetime_failures"] == 1
 
 
-async def test_what_was_disabled_comes_back_disabled(h: Harness) -> None:
+async def test_a_disabled_manifest_is_still_disabled_after_its_return(h: Harness) -> None:
     await deploy(h, declaring("users"))
     await h.app.manifests.disable("users")
     await deploy(h, declaring())
@@ -314,7 +316,9 @@ async def test_what_was_disabled_comes_back_disabled(h: Harness) -> None:
     assert not (await h.app.manifests.get("users")).enabled
 
 
-async def test_what_is_scheduled_again_at_run_time_is_no_longer_codes(app: Railway, h: Harness) -> None:
+async def test_a_retired_manifest_scheduled_at_run_time_is_no_longer_owned_by_code(
+    app: Railway, h: Harness
+) -> None:
     await deploy(h, declaring("users"))
     await deploy(h, declaring())
 
@@ -324,7 +328,7 @@ async def test_what_is_scheduled_again_at_run_time_is_no_longer_codes(app: Railw
     assert (back.retired_at, await names(h)) == (None, ["users"])
 
 
-async def test_what_ran_once_and_was_deleted_runs_once_more_when_it_is_asked_for(
+async def test_a_deleted_once_manifest_runs_again_when_it_is_scheduled_again(
     app: Railway, h: Harness
 ) -> None:
     await app.manifests.schedule_once(app.sync_table, "once", USERS)
@@ -337,7 +341,7 @@ async def test_what_ran_once_and_was_deleted_runs_once_more_when_it_is_asked_for
     assert len(await app.executions.list(manifest="once")) == 2
 
 
-async def test_dependents_go_on_when_their_parent_comes_back(app: Railway, h: Harness) -> None:
+async def test_dependents_continue_when_their_parent_returns(app: Railway, h: Harness) -> None:
     await deploy(h, declaring("parent"))
     await app.manifests.schedule_dependent(app.sync_table, "child", USERS, "parent")
     await deploy(h, declaring())
@@ -353,7 +357,7 @@ async def test_dependents_go_on_when_their_parent_comes_back(app: Railway, h: Ha
 # Renaming
 
 
-async def test_a_rename_takes_the_history_along(h: Harness) -> None:
+async def test_a_rename_keeps_the_history(h: Harness) -> None:
     code = Railway()
     code.schedule(code.broken, "old", USERS, FIVE_MINUTES, max_retries=1)
     await deploy(h, code)
@@ -375,7 +379,7 @@ async def test_a_rename_takes_the_history_along(h: Harness) -> None:
     assert again.unchanged == 1
 
 
-async def test_a_retired_manifest_comes_back_under_a_new_name(app: Railway, h: Harness) -> None:
+async def test_a_retired_manifest_returns_under_a_new_name(app: Railway, h: Harness) -> None:
     await deploy(h, declaring("old"))
     await h.run_until_idle()
     await deploy(h, declaring())
@@ -387,7 +391,7 @@ async def test_a_retired_manifest_comes_back_under_a_new_name(app: Railway, h: H
 
 
 @in_memory
-async def test_what_is_still_declared_is_not_renamed(app: Railway, h: Harness) -> None:
+async def test_a_manifest_that_is_still_declared_cannot_be_renamed(app: Railway, h: Harness) -> None:
     code = declaring("old")
     code.schedule(code.sync_table, "new", USERS, FIVE_MINUTES, renamed_from="old")
     with pytest.raises(DefinitionError, match="'new' is renamed from 'old', which is still declared"):
@@ -399,7 +403,7 @@ async def test_what_is_still_declared_is_not_renamed(app: Railway, h: Harness) -
 
 
 @in_memory
-async def test_only_one_takes_over_a_history(h: Harness) -> None:
+async def test_two_manifests_cannot_be_renamed_from_the_same_one(h: Harness) -> None:
     code = declaring("a", "b", renamed_from="old")
 
     with pytest.raises(DefinitionError, match="'a' and 'b' are both renamed from 'old'"):
@@ -455,7 +459,7 @@ async def later(h: Harness, code: Trax, only: tuple[str, ...]) -> RetirementResu
     return await store.call(retire_undeclared, timetable, settings, app="default", now=h.now, only=only)
 
 
-async def test_what_was_postponed_is_retired_once_the_old_servers_have_stopped(
+async def test_a_postponed_retirement_happens_when_the_old_servers_have_stopped(
     app: Railway, h: Harness
 ) -> None:
     old, new, newer = declaring("stays", "goes"), declaring("stays"), declaring("stays", "newer")

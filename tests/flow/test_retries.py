@@ -1,4 +1,4 @@
-"""What follows a run that failed or was cancelled: another try, a dead letter, or the next occurrence."""
+"""After a failed or cancelled run: a retry, a dead letter, or the next occurrence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.flow_manager import Yard
+from tests.support.manager_harness import ManagerHarness
 from tests.support.running import run_queued
 
 from trax import Cancel, Retry, RetryAfter, cron, current, every, exclude, junction
@@ -32,13 +32,13 @@ def at(hour: int, minute: int = 0) -> datetime:
     return datetime(2027, 3, 1, hour, minute, tzinfo=UTC)
 
 
-def yard(url: str, **how: Unpack[ScheduleKeywords]) -> Yard:
-    made = Yard(url, TEN)
+def build_harness(url: str, **how: Unpack[ScheduleKeywords]) -> ManagerHarness:
+    made = ManagerHarness(url, TEN)
     made.schedule(made.job, "sync", "sync", FIVE_MINUTES, **how)
     return made
 
 
-async def waits(h: Yard, times: int) -> list[timedelta]:
+async def waits(h: ManagerHarness, times: int) -> list[timedelta]:
     """Fail so many times; how long each retry was told to wait."""
     told: list[timedelta] = []
     for _ in range(times):
@@ -52,25 +52,25 @@ async def waits(h: Yard, times: int) -> list[timedelta]:
 
 
 async def test_each_failure_doubles_the_wait_up_to_an_hour(url: str) -> None:
-    async with yard(url, max_retries=10) as h:
+    async with build_harness(url, max_retries=10) as h:
         assert await waits(h, 6) == [minutes(number) for number in (5, 10, 20, 40, 60, 60)]
 
 
 async def test_a_manifests_own_waits_override_the_apps(url: str) -> None:
     own = Retry(max_retries=5, delay=minutes(1), multiplier=3, max_delay=minutes(7))
-    async with yard(url, retry=own) as h:
+    async with build_harness(url, retry=own) as h:
         assert await waits(h, 4) == [minutes(number) for number in (1, 3, 7, 7)]
 
 
 async def test_jitter_only_ever_adds_to_a_wait(url: str) -> None:
-    async with yard(url, retry=Retry(delay=minutes(10), jitter=0.5)) as h:
+    async with build_harness(url, retry=Retry(delay=minutes(10), jitter=0.5)) as h:
         (told,) = await waits(h, 1)
 
         assert minutes(10) <= told <= minutes(15)
 
 
-async def test_what_failed_together_is_not_tried_again_together(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_retries_of_simultaneous_failures_are_spread_by_jitter(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     retry = Retry(delay=minutes(10), max_delay=minutes(12), jitter=0.5)
     h.app.schedule_many(h.job, "many", {f"{n}": "x" for n in range(40)}, FIVE_MINUTES, retry=retry)
     h.errors["x"] = RuntimeError("no luck")
@@ -85,7 +85,7 @@ async def test_what_failed_together_is_not_tried_again_together(url: str) -> Non
 
 
 async def test_a_retry_does_not_run_before_its_moment(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await h.fails("sync")
         await h.run_until_idle()
         await h.advance(minutes=4, seconds=59)
@@ -106,7 +106,7 @@ async def test_a_retry_is_a_new_record_that_knows_how_many_came_before(url: str)
         assert run is not None
         attempts.append(run.attempt)
 
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         h.during["sync"] = note
         await h.fails("sync", 2)
         await h.manage()
@@ -126,7 +126,7 @@ async def test_a_retry_is_for_the_occurrence_that_failed(url: str) -> None:
         assert run is not None
         occurrences.append(run.scheduled_for)
 
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         h.during["sync"] = note
         await h.fails("sync", 2)
 
@@ -134,7 +134,7 @@ async def test_a_retry_is_for_the_occurrence_that_failed(url: str) -> None:
 
 
 async def test_the_third_failure_of_three_makes_a_dead_letter_and_no_entry(url: str) -> None:
-    async with yard(url, max_retries=3) as h:
+    async with build_harness(url, max_retries=3) as h:
         await h.fails("sync", 3)
 
         managed = await h.cycle("manifest_manager")
@@ -149,8 +149,8 @@ async def test_the_third_failure_of_three_makes_a_dead_letter_and_no_entry(url: 
         assert len(h.ran) == 3
 
 
-async def test_a_manifest_gives_up_only_once(url: str) -> None:
-    async with yard(url, max_retries=1) as h:
+async def test_a_manifest_gives_up_once(url: str) -> None:
+    async with build_harness(url, max_retries=1) as h:
         await h.dead_letter("sync")
 
         await h.app.manifests.enable("sync")
@@ -161,8 +161,8 @@ async def test_a_manifest_gives_up_only_once(url: str) -> None:
         assert len(h.ran) == 1
 
 
-async def test_the_first_failure_is_the_last_with_no_retries_to_spare(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_with_zero_retries_the_first_failure_is_the_last(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     for max_retries in (0, 1):
         h.schedule(h.job, f"{max_retries}", "x", FIVE_MINUTES, max_retries=max_retries)
     h.errors["x"] = RuntimeError("no luck")
@@ -173,8 +173,8 @@ async def test_the_first_failure_is_the_last_with_no_retries_to_spare(url: str) 
         assert h.queued() == []
 
 
-async def test_what_never_failed_never_gives_up(url: str) -> None:
-    async with yard(url, max_retries=0) as h:
+async def test_a_manifest_that_never_fails_never_gives_up(url: str) -> None:
+    async with build_harness(url, max_retries=0) as h:
         for _ in range(3):
             await h.run_until_idle()
             await h.advance(minutes=5)
@@ -183,7 +183,7 @@ async def test_what_never_failed_never_gives_up(url: str) -> None:
 
 
 async def test_only_failures_in_a_row_count(url: str) -> None:
-    async with yard(url, max_retries=3) as h:
+    async with build_harness(url, max_retries=3) as h:
         await h.fails("sync", 2)
         await h.manage()
         await h.advance(minutes=10)
@@ -199,7 +199,7 @@ async def test_only_failures_in_a_row_count(url: str) -> None:
 
 @pytest.mark.parametrize("resolve", ["requeue", "acknowledge"])
 async def test_failures_before_a_resolution_do_not_count(url: str, resolve: str) -> None:
-    async with yard(url, max_retries=2) as h:
+    async with build_harness(url, max_retries=2) as h:
         letter = await h.dead_letter("sync")
 
         if resolve == "requeue":
@@ -213,7 +213,7 @@ async def test_failures_before_a_resolution_do_not_count(url: str, resolve: str)
 
 
 async def test_failures_may_count_until_a_person_has_dealt_with_them(url: str) -> None:
-    h = Yard(url, TEN, failure_counting="lifetime")
+    h = ManagerHarness(url, TEN, failure_counting="lifetime")
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=3)
     async with h:
         await h.fails("sync", 2)
@@ -236,7 +236,7 @@ async def test_failures_may_count_until_a_person_has_dealt_with_them(url: str) -
 
 
 async def test_waits_grow_with_the_failures_in_a_row_however_they_are_counted(url: str) -> None:
-    h = Yard(url, TEN, failure_counting="lifetime")
+    h = ManagerHarness(url, TEN, failure_counting="lifetime")
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=9)
     async with h:
         await h.fails("sync", 2)
@@ -249,7 +249,7 @@ async def test_waits_grow_with_the_failures_in_a_row_however_they_are_counted(ur
 
 
 async def test_some_errors_are_given_up_on_at_once(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
 
     @h.app.train(retry=Retry(give_up_on=(ValueError,)))
     async def parse(text: str) -> int:
@@ -269,8 +269,8 @@ async def test_some_errors_are_given_up_on_at_once(url: str) -> None:
         assert h.queued() == []
 
 
-async def test_a_manifest_says_itself_which_errors_it_gives_up_on(url: str) -> None:
-    async with yard(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
+async def test_a_manifest_gives_up_on_the_errors_of_its_policy(url: str) -> None:
+    async with build_harness(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
         await h.fails("sync")
         assert await h.manage() == ["sync"], "another error is tried again"
 
@@ -283,8 +283,8 @@ async def test_a_manifest_says_itself_which_errors_it_gives_up_on(url: str) -> N
         assert (await h.manifest("sync")).failure_count == 2
 
 
-async def test_a_manifests_word_on_giving_up_counts_and_not_its_trains(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_give_up_on_of_a_manifest_overrides_that_of_its_train(url: str) -> None:
+    h = ManagerHarness(url, TEN)
 
     @h.app.train(retry=Retry(give_up_on=(ValueError,)))
     async def parse(text: str) -> int:
@@ -298,8 +298,10 @@ async def test_a_manifests_word_on_giving_up_counts_and_not_its_trains(url: str)
 
 
 @pytest.mark.parametrize("resolve", ["requeue", "acknowledge"])
-async def test_what_gave_up_is_tried_again_once_a_person_has_dealt_with_it(url: str, resolve: str) -> None:
-    async with yard(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
+async def test_a_manifest_that_gave_up_is_retried_after_its_letter_is_resolved(
+    url: str, resolve: str
+) -> None:
+    async with build_harness(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
         await h.fails("sync", error=KeyError("users"))
         await h.manage()
         (letter,) = await h.letters()
@@ -314,8 +316,8 @@ async def test_what_gave_up_is_tried_again_once_a_person_has_dealt_with_it(url: 
         assert len(await h.letters()) == 1
 
 
-async def test_a_success_takes_back_that_trying_again_would_not_help(url: str) -> None:
-    async with yard(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
+async def test_a_success_clears_an_error_that_is_not_retried(url: str) -> None:
+    async with build_harness(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
         await h.fails("sync", error=KeyError("users"))
         await h.app.manifests.trigger("sync")
 
@@ -325,8 +327,8 @@ async def test_a_success_takes_back_that_trying_again_would_not_help(url: str) -
         assert await h.letters() == []
 
 
-async def test_what_gave_up_while_it_was_disabled_has_its_letter_once_it_is_enabled(url: str) -> None:
-    async with yard(url, retry=Retry(give_up_on=(LookupError,))) as h:
+async def test_a_manifest_that_gave_up_while_disabled_gets_its_letter_when_enabled(url: str) -> None:
+    async with build_harness(url, retry=Retry(give_up_on=(LookupError,))) as h:
         await h.fails("sync", error=KeyError("users"))
         await h.app.manifests.disable("sync")
         assert (await h.manage(), await h.letters()) == ([], [])
@@ -337,8 +339,8 @@ async def test_what_gave_up_while_it_was_disabled_has_its_letter_once_it_is_enab
         assert [letter.retry_count for letter in await h.letters()] == [1]
 
 
-async def test_the_policy_that_travels_with_a_job_says_when_to_give_up(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_the_retry_policy_of_a_job_decides_when_it_gives_up(url: str) -> None:
+    h = ManagerHarness(url, TEN)
 
     @h.app.train(retry=Retry(max_retries=5, delay=minutes(0), give_up_on=(LookupError,)))
     async def find(word: str) -> None:
@@ -353,8 +355,8 @@ async def test_the_policy_that_travels_with_a_job_says_when_to_give_up(url: str)
         assert (letter.retry_count, h.queued()) == (1, [])
 
 
-async def test_a_job_alone_keeps_its_policy_through_its_dead_letter(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_a_single_job_keeps_its_policy_through_its_dead_letter(url: str) -> None:
+    h = ManagerHarness(url, TEN)
 
     @h.app.train(retry=Retry(max_retries=2, delay=minutes(1)))
     async def fail(number: int) -> None:
@@ -376,8 +378,8 @@ async def test_a_job_alone_keeps_its_policy_through_its_dead_letter(url: str) ->
         assert [one.retry_count for one in await h.letters()] == [2, 2]
 
 
-async def test_a_job_alone_waits_with_jitter(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_a_single_job_is_retried_with_jitter(url: str) -> None:
+    h = ManagerHarness(url, TEN)
 
     @h.app.train(retry=Retry(delay=minutes(10), jitter=0.5))
     async def fail(number: int) -> None:
@@ -393,8 +395,8 @@ async def test_a_job_alone_waits_with_jitter(url: str) -> None:
         assert len(set(told)) > 1, "each waits its own time"
 
 
-async def test_other_errors_of_the_same_train_are_tried_again(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_other_errors_of_the_same_train_are_retried(url: str) -> None:
+    h = ManagerHarness(url, TEN)
 
     @h.app.train(retry=Retry(give_up_on=(ValueError,)))
     async def parse(text: str) -> int:
@@ -407,8 +409,8 @@ async def test_other_errors_of_the_same_train_are_tried_again(url: str) -> None:
         assert (await h.letters(), len(h.queued("parse"))) == ([], 1)
 
 
-async def test_an_input_its_train_refuses_by_now_is_given_up_on_at_once(url: str) -> None:
-    async with yard(url) as h:
+async def test_an_input_that_became_invalid_gives_up_at_once(url: str) -> None:
+    async with build_harness(url) as h:
         h.change_manifest("sync", input='{"no": "string"}')
 
         await h.run_until_idle()
@@ -418,8 +420,8 @@ async def test_an_input_its_train_refuses_by_now_is_given_up_on_at_once(url: str
         assert (run.state, run.failure_exception) == (State.FAILED, "InvalidInput")
 
 
-async def test_once_is_tried_again_until_it_succeeds(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_a_once_manifest_is_retried_until_it_succeeds(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=minutes(0))
     async with h:
         await h.fails("migrate", 2)
@@ -431,8 +433,8 @@ async def test_once_is_tried_again_until_it_succeeds(url: str) -> None:
         assert not (await h.manifest("migrate")).enabled
 
 
-async def test_once_gives_up_like_any_other(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_a_once_manifest_gives_up_after_its_retries(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=minutes(0))
     async with h:
         await h.dead_letter("migrate")
@@ -442,16 +444,16 @@ async def test_once_gives_up_like_any_other(url: str) -> None:
         assert len(h.ran) == 3
 
 
-def by_hand(url: str, kind: Any = "on_demand", **how: Unpack[ScheduleKeywords]) -> Yard:
+def by_hand(url: str, kind: Any = "on_demand", **how: Unpack[ScheduleKeywords]) -> ManagerHarness:
     """A manifest that only a person starts, and that fails."""
-    made = Yard(url, TEN)
+    made = ManagerHarness(url, TEN)
     made.schedule(made.job, "sync", "sync", kind, **how)
     made.errors["sync"] = RuntimeError("no luck")
     return made
 
 
 @pytest.mark.parametrize("kind", ["on_demand", "none"])
-async def test_a_run_started_by_hand_that_fails_is_tried_again_by_its_policy(url: str, kind: str) -> None:
+async def test_a_failed_run_of_an_on_demand_manifest_is_retried_by_its_policy(url: str, kind: str) -> None:
     async with by_hand(url, kind, retry=Retry(max_retries=3, delay=minutes(1))) as h:
         await h.run_until_idle()
         assert h.ran == [], "nobody has started it yet"
@@ -471,7 +473,7 @@ async def test_a_run_started_by_hand_that_fails_is_tried_again_by_its_policy(url
         assert [run.attempt for run in await h.app.executions.list(train="job")] == [3, 2, 1]
 
 
-async def test_a_run_started_by_hand_that_succeeds_at_last_rests_again(url: str) -> None:
+async def test_an_on_demand_manifest_rests_again_after_a_successful_retry(url: str) -> None:
     async with by_hand(url) as h:
         await h.app.manifests.trigger("sync")
         await h.run_until_idle()
@@ -486,7 +488,7 @@ async def test_a_run_started_by_hand_that_succeeds_at_last_rests_again(url: str)
         assert (await h.manifest("sync")).failure_count == 0
 
 
-async def test_a_retry_of_what_was_started_by_hand_can_be_withdrawn(url: str) -> None:
+async def test_a_retry_of_an_on_demand_manifest_can_be_withdrawn(url: str) -> None:
     async with by_hand(url) as h:
         await h.app.manifests.trigger("sync")
         await h.run_until_idle()
@@ -498,7 +500,7 @@ async def test_a_retry_of_what_was_started_by_hand_can_be_withdrawn(url: str) ->
         assert (len(h.ran), h.queued(), await h.letters()) == (1, [], [])
 
 
-async def test_a_dead_letter_of_what_was_started_by_hand_is_requeued_or_acknowledged(url: str) -> None:
+async def test_a_dead_letter_of_an_on_demand_manifest_is_requeued_or_acknowledged(url: str) -> None:
     async with by_hand(url, max_retries=1) as h:
         await h.app.manifests.trigger("sync")
         await h.run_until_idle()
@@ -515,7 +517,7 @@ async def test_a_dead_letter_of_what_was_started_by_hand_is_requeued_or_acknowle
 
 
 async def test_a_retry_waits_for_the_end_of_an_exclusion(url: str) -> None:
-    h = Yard(url, at(21, 58))
+    h = ManagerHarness(url, at(21, 58))
     h.schedule(h.job, "sync", "sync", OFTEN, exclude=exclude.time_window("22:00", "06:00"))
 
     async def take_long() -> None:
@@ -531,7 +533,7 @@ async def test_a_retry_waits_for_the_end_of_an_exclusion(url: str) -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError("no luck"), RetryAfter(minutes(3))])
 async def test_a_retry_that_would_begin_in_an_exclusion_begins_after_it(url: str, error: Exception) -> None:
-    h = Yard(url, at(21, 58))
+    h = ManagerHarness(url, at(21, 58))
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, exclude=exclude.time_window("22:00", "06:00"))
     async with h:
         await h.fails("sync", error=error)
@@ -547,8 +549,8 @@ async def test_a_retry_that_would_begin_in_an_exclusion_begins_after_it(url: str
         assert len(h.ran) == 2
 
 
-async def test_a_manifest_disabled_meanwhile_is_tried_again_once_it_is_enabled(url: str) -> None:
-    async with yard(url) as h:
+async def test_a_manifest_disabled_after_a_failure_is_retried_once_it_is_enabled(url: str) -> None:
+    async with build_harness(url) as h:
         await h.fails("sync")
         await h.app.manifests.disable("sync")
         assert await h.manage() == []
@@ -560,7 +562,7 @@ async def test_a_manifest_disabled_meanwhile_is_tried_again_once_it_is_enabled(u
 
 
 async def test_a_run_that_was_failed_meanwhile_is_not_counted_twice(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
 
         async def be_thought_lost() -> None:
             await h.advance(seconds=21)
@@ -582,7 +584,7 @@ async def test_a_run_that_was_failed_meanwhile_is_not_counted_twice(url: str) ->
 
 
 async def test_a_cancelled_run_is_no_failure_and_the_next_is_at_the_next_occurrence(url: str) -> None:
-    async with yard(url, max_retries=1) as h:
+    async with build_harness(url, max_retries=1) as h:
 
         async def take_two_minutes() -> None:
             await h.advance(minutes=2)
@@ -601,7 +603,7 @@ async def test_a_cancelled_run_is_no_failure_and_the_next_is_at_the_next_occurre
 
 
 async def test_a_cancelled_cron_run_waits_for_the_next_moment_of_the_clock(url: str) -> None:
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     h.schedule(h.job, "hourly", "hourly", cron("30 * * * *"), start="now")
     h.errors["hourly"] = Cancel("stopped")
     async with h:
@@ -612,7 +614,7 @@ async def test_a_cancelled_cron_run_waits_for_the_next_moment_of_the_clock(url: 
 
 
 async def test_a_run_that_timed_out_does_not_start_again_at_once(url: str) -> None:
-    async with yard(url, timeout=minutes(1), max_retries=1) as h:
+    async with build_harness(url, timeout=minutes(1), max_retries=1) as h:
 
         async def overstay() -> None:
             await h.advance(minutes=1, seconds=1)
@@ -628,9 +630,9 @@ async def test_a_run_that_timed_out_does_not_start_again_at_once(url: str) -> No
         assert (await h.manifest("sync")).next_due_at == h.now + minutes(5)
 
 
-def overstaying(url: str, *, counts: bool, max_retries: int = 1) -> Yard:
+def overstaying(url: str, *, counts: bool, max_retries: int = 1) -> ManagerHarness:
     """A job that is stopped each time because it takes longer than it may."""
-    h = Yard(url, TEN, timeout_counts_as_failure=counts)
+    h = ManagerHarness(url, TEN, timeout_counts_as_failure=counts)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, timeout=minutes(1), max_retries=max_retries)
 
     async def overstay() -> None:
@@ -643,7 +645,7 @@ def overstaying(url: str, *, counts: bool, max_retries: int = 1) -> Yard:
     return h
 
 
-async def test_a_timeout_counts_as_a_failure_if_the_setting_says_so(url: str) -> None:
+async def test_a_timeout_counts_as_a_failure_if_the_setting_is_on(url: str) -> None:
     async with overstaying(url, counts=True) as h:
         await h.run_until_idle()
 
@@ -654,7 +656,7 @@ async def test_a_timeout_counts_as_a_failure_if_the_setting_says_so(url: str) ->
         assert (letter.manifest, letter.retry_count) == ("sync", 1)
 
 
-async def test_a_letter_names_the_timeout_that_tipped_it_and_no_older_failure(url: str) -> None:
+async def test_a_dead_letter_names_the_final_timeout_and_no_older_failure(url: str) -> None:
     async with overstaying(url, counts=True, max_retries=2) as h:
         overstay = h.during.pop("sync")
         await h.fails("sync")
@@ -692,7 +694,7 @@ async def test_a_timeout_that_counts_is_followed_by_a_retry(url: str) -> None:
         assert (entry.origin, entry.scheduled_at) == (Origin.RETRY, h.now + minutes(5))
 
 
-async def test_a_timeout_is_no_failure_unless_the_setting_says_so(url: str) -> None:
+async def test_a_timeout_is_no_failure_unless_the_setting_is_on(url: str) -> None:
     async with overstaying(url, counts=False) as h:
         await h.run_until_idle()
 
@@ -704,7 +706,7 @@ async def test_a_timeout_is_no_failure_unless_the_setting_says_so(url: str) -> N
 
 
 @pytest.mark.parametrize(("counts", "letters"), [(True, 1), (False, 0)])
-async def test_a_job_alone_that_timed_out_follows_the_same_setting(
+async def test_a_single_job_that_timed_out_follows_the_same_setting(
     url: str, counts: bool, letters: int
 ) -> None:
     h = overstaying(url, counts=counts)
@@ -719,8 +721,8 @@ async def test_a_job_alone_that_timed_out_follows_the_same_setting(
         assert (len(await h.letters()), h.queued()) == (letters, [])
 
 
-async def test_a_person_who_cancels_makes_no_failure_whatever_the_setting(url: str) -> None:
-    h = Yard(url, TEN, timeout_counts_as_failure=True)
+async def test_a_cancellation_by_an_operator_is_no_failure_under_any_setting(url: str) -> None:
+    h = ManagerHarness(url, TEN, timeout_counts_as_failure=True)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=1)
 
     async def be_cancelled() -> None:
@@ -737,8 +739,8 @@ async def test_a_person_who_cancels_makes_no_failure_whatever_the_setting(url: s
         assert await h.letters() == []
 
 
-async def test_once_stays_stopped_when_it_was_cancelled(url: str) -> None:
-    h = Yard(url, TEN)
+async def test_a_cancelled_once_manifest_stays_disabled(url: str) -> None:
+    h = ManagerHarness(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=minutes(0))
     h.errors["migrate"] = Cancel("stopped")
     async with h:
@@ -751,8 +753,8 @@ async def test_once_stays_stopped_when_it_was_cancelled(url: str) -> None:
         assert (await h.manifest("migrate")).next_due_at is None
 
 
-async def test_a_cancelled_retry_leaves_the_count_of_failures_as_it_is(url: str) -> None:
-    async with yard(url) as h:
+async def test_a_cancelled_retry_leaves_the_count_of_failures_unchanged(url: str) -> None:
+    async with build_harness(url) as h:
         await h.fails("sync")
         await h.fails("sync", error=Cancel("stopped"))
 
@@ -761,7 +763,7 @@ async def test_a_cancelled_retry_leaves_the_count_of_failures_as_it_is(url: str)
 
 
 async def test_a_cancelled_retry_is_followed_by_the_next_regular_run(url: str) -> None:
-    async with yard(url) as h:
+    async with build_harness(url) as h:
         await h.fails("sync")
         await h.fails("sync", error=Cancel("stopped"))
 

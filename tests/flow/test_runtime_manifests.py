@@ -95,7 +95,7 @@ async def test_scheduling_it_again_keeps_its_id_and_history(app: Railway, h: Har
 
 
 @in_memory
-async def test_a_batch_is_written_and_told_in_its_order(app: Railway, h: Harness) -> None:
+async def test_a_batch_is_written_and_returned_in_its_order(app: Railway, h: Harness) -> None:
     made = await app.manifests.schedule_many(
         app.sync_table,
         "sync",
@@ -108,7 +108,7 @@ async def test_a_batch_is_written_and_told_in_its_order(app: Railway, h: Harness
     assert await names(h) == ["sync-a", "sync-b"]
 
 
-async def test_what_is_left_of_a_batch_is_retired_with_its_history(app: Railway, h: Harness) -> None:
+async def test_manifests_left_out_of_a_batch_are_retired_with_their_history(app: Railway, h: Harness) -> None:
     await app.manifests.schedule_many(app.broken, "sync", THREE, FIVE_MINUTES, max_retries=1)
     await app.manifests.schedule(app.broken, "sync-table", USERS, FIVE_MINUTES, max_retries=1)
     await h.run_until_idle()
@@ -174,7 +174,7 @@ async def test_a_batch_that_the_database_breaks_off_leaves_nothing(
     assert (await rows(h, "manifest"), await rows(h, "manifest_group")) == before
 
 
-async def test_what_is_to_run_once_waits_and_runs_a_single_time(app: Railway, h: Harness) -> None:
+async def test_a_once_manifest_waits_for_its_moment_and_runs_once(app: Railway, h: Harness) -> None:
     made = await app.manifests.schedule_once(app.sync_table, "once", USERS, timedelta(minutes=10))
     assert (made.schedule_type, made.schedule) == ("once", "once at 2027-03-01 12:10:00 UTC")
 
@@ -191,7 +191,7 @@ async def test_what_is_to_run_once_waits_and_runs_a_single_time(app: Railway, h:
     assert len(await app.executions.list(train="sync")) == 1
 
 
-async def test_asking_once_more_before_it_ran_moves_it(app: Railway, h: Harness) -> None:
+async def test_scheduling_a_once_manifest_again_before_it_ran_moves_it(app: Railway, h: Harness) -> None:
     await app.manifests.schedule_once(app.sync_table, "once", USERS, timedelta(minutes=10))
     await h.advance(minutes=5)
 
@@ -204,7 +204,7 @@ async def test_asking_once_more_before_it_ran_moves_it(app: Railway, h: Harness)
 
 
 @in_memory
-async def test_what_runs_once_need_not_be_named(app: Railway, h: Harness) -> None:
+async def test_a_once_manifest_needs_no_name(app: Railway, h: Harness) -> None:
     first = await app.manifests.schedule_once(app.sync_table, None, USERS)
     second = await app.manifests.schedule_once(app.sync_table, None, USERS)
 
@@ -298,7 +298,7 @@ async def test_a_train_the_app_does_not_know_cannot_be_scheduled(app: Railway, h
     assert await names(h) == []
 
 
-async def test_what_does_not_exist_is_said_so(app: Railway, h: Harness) -> None:
+async def test_verbs_on_an_unknown_manifest_raise_not_found(app: Railway, h: Harness) -> None:
     verbs = app.manifests
 
     for verb in (verbs.enable, verbs.disable, verbs.trigger, verbs.cancel, verbs.get, verbs.delete):
@@ -308,7 +308,7 @@ async def test_what_does_not_exist_is_said_so(app: Railway, h: Harness) -> None:
     assert (await names(h), await queued(h)) == ([], [])
 
 
-async def test_a_group_that_does_not_exist_is_said_so(app: Railway, h: Harness) -> None:
+async def test_verbs_on_an_unknown_group_raise_not_found(app: Railway, h: Harness) -> None:
     for asked in (
         app.groups.get("nobody"),
         app.groups.update("nobody", priority=3),
@@ -325,7 +325,7 @@ async def test_a_group_that_does_not_exist_is_said_so(app: Railway, h: Harness) 
 # What operators do
 
 
-async def test_a_disabled_manifest_rests_and_goes_on_when_enabled(app: Railway, h: Harness) -> None:
+async def test_a_disabled_manifest_rests_and_continues_when_enabled(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     await app.manifests.disable("users")
     await h.advance(days=1)
@@ -339,7 +339,7 @@ async def test_a_disabled_manifest_rests_and_goes_on_when_enabled(app: Railway, 
 
 
 @in_memory
-async def test_a_closed_group_rests_and_goes_on_when_opened(app: Railway, h: Harness) -> None:
+async def test_a_disabled_group_rests_and_continues_when_enabled(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(
         app.sync_table, "users", USERS, FIVE_MINUTES, group=Group("etl", enabled=False)
     )

@@ -145,7 +145,7 @@ async def test_no_table_ever_holds_a_secret_in_plain_text(url: str) -> None:
         assert_hidden(app)
 
 
-async def test_a_record_shows_dots_in_the_place_of_a_secret(url: str) -> None:
+async def test_a_record_shows_a_mask_in_place_of_a_secret(url: str) -> None:
     doors = Doors(url)
     doors.broken = True
     dots = {"user": "ada", "token": HIDDEN, "pin": HIDDEN}
@@ -164,7 +164,7 @@ async def test_a_record_shows_dots_in_the_place_of_a_secret(url: str) -> None:
     assert lines[0].message.startswith(f"entering with {HIDDEN} and Login(user='ada'")
 
 
-async def test_hooks_and_outputs_show_none_either(url: str) -> None:
+async def test_hooks_and_outputs_show_no_secrets(url: str) -> None:
     doors = Doors(url)
 
     async with Harness(doors.app, now=NOON) as h:
@@ -178,7 +178,7 @@ async def test_hooks_and_outputs_show_none_either(url: str) -> None:
     assert PLAIN not in repr(doors.hooked)
 
 
-async def test_a_run_here_and_now_needs_no_key_and_says_why_it_cannot_be_run_again(
+async def test_a_direct_run_needs_no_key_and_cannot_be_rerun(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(VARIABLE)
@@ -198,7 +198,7 @@ async def test_a_run_here_and_now_needs_no_key_and_says_why_it_cannot_be_run_aga
             await doors.app.executions.rerun(run.id)
 
 
-async def test_a_run_here_and_now_can_be_run_again_where_there_is_a_key(url: str) -> None:
+async def test_a_direct_run_can_be_rerun_where_there_is_a_key(url: str) -> None:
     doors = Doors(url)
 
     async with Harness(doors.app, now=NOON) as h:
@@ -251,7 +251,7 @@ def manifest_input(connection: Connection) -> str:
     return connection.execute(select(tables(connection).manifest.c.input)).scalar_one()
 
 
-async def test_an_input_whose_key_is_missing_is_a_dead_letter_that_blocks_nobody(
+async def test_an_input_with_a_missing_key_becomes_a_dead_letter_and_blocks_no_other(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doors = Doors(url)
@@ -269,7 +269,7 @@ async def test_an_input_whose_key_is_missing_is_a_dead_letter_that_blocks_nobody
         assert_hidden(doors.app)
 
 
-async def test_what_is_encrypted_can_be_brought_under_another_key(
+async def test_stored_secrets_can_be_rotated_to_another_key(
     address: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = generate_key()
@@ -297,7 +297,7 @@ async def test_what_is_encrypted_can_be_brought_under_another_key(
         assert_hidden(doors.app)
 
 
-async def test_a_rotation_without_the_old_key_says_which_it_needs_and_changes_nothing(
+async def test_a_rotation_without_the_old_key_names_it_and_changes_nothing(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doors = Doors(address)
@@ -364,7 +364,7 @@ async def test_a_train_under_a_new_name_reads_what_it_was_queued_with(address: s
     assert seen == [LOGIN]
 
 
-async def test_a_plan_shows_no_input_that_is_nobodys_business(address: str) -> None:
+async def test_a_plan_shows_no_secret_input(address: str) -> None:
 
     def declaring(word: str, user: str) -> Trax:
         doors = Doors(address)
@@ -381,7 +381,7 @@ async def test_a_plan_shows_no_input_that_is_nobodys_business(address: str) -> N
     assert "v1:" not in difference.old + difference.new
 
 
-def test_a_secret_is_found_in_every_spelling_that_a_url_or_a_header_gives_it() -> None:
+def test_a_secret_is_hidden_in_every_encoding_of_urls_and_headers() -> None:
     secret = "p/ss word+" + PLAIN
     words = secret_words_of({"token": SecretStr(secret), "raw": SecretBytes(secret.encode())})
     spellings = [

@@ -120,7 +120,7 @@ INPUT = {
 }
 
 
-async def test_what_is_queued_without_the_code_is_sealed_by_what_live_workers_publish(address: str) -> None:
+async def test_inputs_queued_without_code_are_sealed_by_published_fields(address: str) -> None:
     async with House(address) as h:
         await h.register()
         await h.queue_elsewhere("enter", INPUT)
@@ -158,7 +158,7 @@ async def test_a_field_that_no_worker_knows_is_sealed_too(address: str) -> None:
     h.bare.close()
 
 
-async def test_an_input_of_a_train_that_nobody_knows_is_refused(address: str) -> None:
+async def test_an_input_of_a_train_unknown_to_live_workers_is_refused(address: str) -> None:
     async with House(address) as h:
         with pytest.raises(InvalidInput, match="no live worker knows this train") as refused:
             await h.queue_elsewhere("enter", {"user": "ada", "pin": PLAIN})
@@ -170,7 +170,7 @@ async def test_an_input_of_a_train_that_nobody_knows_is_refused(address: str) ->
     h.bare.close()
 
 
-async def test_a_worker_that_is_gone_says_nothing_any_more(address: str) -> None:
+async def test_the_fields_of_a_lost_worker_are_not_used(address: str) -> None:
     async with House(address) as h:
         await h.register()
         await h.advance(hours=1)
@@ -199,7 +199,7 @@ async def test_without_a_key_nothing_is_stored(address: str, monkeypatch: pytest
     h.bare.close()
 
 
-async def test_dots_are_no_secret(address: str) -> None:
+async def test_a_mask_is_refused_as_a_secret(address: str) -> None:
     async with House(address) as h:
         await h.register()
         with pytest.raises(InvalidInput, match="pin: its value is hidden and unknown here"):
@@ -230,7 +230,7 @@ async def insert_plainly(h: House, value: Any, train: str = "enter") -> None:
 @pytest.mark.parametrize(
     "value", [INPUT, {"user": "ada", "pin": PLAIN, "doors": 7}], ids=["valid", "invalid"]
 )
-async def test_what_was_written_in_plain_text_is_hidden_when_it_is_claimed(
+async def test_an_input_stored_in_plain_text_is_hidden_when_it_is_claimed(
     address: str, monkeypatch: pytest.MonkeyPatch, value: Any, *, has_key: bool
 ) -> None:
     if not has_key:
@@ -254,7 +254,7 @@ async def test_what_was_written_in_plain_text_is_hidden_when_it_is_claimed(
     h.bare.close()
 
 
-async def test_what_is_encrypted_already_stays_as_it_is(address: str) -> None:
+async def test_an_encrypted_input_is_stored_unchanged(address: str) -> None:
     async with House(address) as h:
         await h.app.queue("enter", INPUT)
         (before,) = await h.app.work_queue.list()

@@ -1,4 +1,4 @@
-"""Starting a manifest by hand: an extra run, whatever the schedule says."""
+"""Triggering a manifest: an extra run beside its schedule."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ async def test_a_trigger_queues_the_manifests_own_input_and_priority(app: Railwa
     assert (stored["group_priority"], stored["timeout_seconds"], stored["ready"]) == (20, 30, True)
 
 
-async def test_disabled_excluded_or_dead_lettered_it_starts_all_the_same(app: Railway, h: Harness) -> None:
+async def test_a_trigger_starts_disabled_excluded_and_dead_lettered_manifests(
+    app: Railway, h: Harness
+) -> None:
     await app.manifests.schedule(app.sync_table, "disabled", USERS, FIVE_MINUTES, enabled=False)
     await app.manifests.schedule(
         app.sync_table, "excluded", USERS, FIVE_MINUTES, exclude=exclude.days_of_week(NOON.weekday())
@@ -67,7 +69,7 @@ async def test_disabled_excluded_or_dead_lettered_it_starts_all_the_same(app: Ra
     assert not (await app.manifests.get("disabled")).enabled
 
 
-async def test_a_delayed_trigger_waits_while_the_schedule_goes_on(app: Railway, h: Harness) -> None:
+async def test_a_delayed_trigger_waits_while_the_schedule_continues(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
 
     entry = await app.manifests.trigger("users", delay=timedelta(minutes=10))
@@ -86,7 +88,7 @@ async def test_a_delayed_trigger_waits_while_the_schedule_goes_on(app: Railway, 
     assert await queued(h) == []
 
 
-async def test_a_second_trigger_finds_the_first(app: Railway, h: Harness) -> None:
+async def test_a_second_trigger_returns_the_first_entry(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, "on_demand")
 
     first = await app.manifests.trigger("users")
@@ -99,7 +101,7 @@ async def test_a_second_trigger_finds_the_first(app: Railway, h: Harness) -> Non
 
 
 @in_memory
-async def test_a_trigger_takes_the_entry_that_the_schedule_has_written(app: Railway, h: Harness) -> None:
+async def test_a_trigger_returns_the_entry_queued_by_the_schedule(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     await h.cycle("manifest_manager")
 
@@ -108,7 +110,7 @@ async def test_a_trigger_takes_the_entry_that_the_schedule_has_written(app: Rail
     assert (entry.origin, await queued(h)) == (Origin.SCHEDULE, [entry])
 
 
-async def test_a_trigger_does_not_take_an_entry_that_waits_for_its_moment(app: Railway, h: Harness) -> None:
+async def test_a_trigger_does_not_return_a_delayed_entry(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, "on_demand")
     later = await app.manifests.trigger("users", delay=timedelta(hours=1))
 
@@ -117,7 +119,7 @@ async def test_a_trigger_does_not_take_an_entry_that_waits_for_its_moment(app: R
     assert await queued(h) == [later, now]
 
 
-async def test_those_who_trigger_in_the_same_moment_share_one_entry(app: Railway, h: Harness) -> None:
+async def test_concurrent_triggers_share_one_entry(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, "on_demand")
 
     entries = await asyncio.gather(*(app.manifests.trigger("users") for _ in range(8)))
@@ -128,7 +130,7 @@ async def test_those_who_trigger_in_the_same_moment_share_one_entry(app: Railway
 
 @in_memory
 @pytest.mark.parametrize("delay", [5, timedelta(seconds=-1)])
-async def test_a_delay_that_makes_no_sense_is_refused(app: Railway, h: Harness, delay: Any) -> None:
+async def test_an_invalid_delay_is_refused(app: Railway, h: Harness, delay: Any) -> None:
     await app.manifests.schedule(app.sync_table, "users", USERS, "on_demand")
 
     with pytest.raises(DefinitionError, match="delay must be a timedelta"):
@@ -153,7 +155,7 @@ async def test_a_trigger_moves_the_interval_only_by_its_success(app: Railway, h:
 
 
 @in_memory
-async def test_what_a_trigger_started_wakes_who_depends_on_it(app: Railway, h: Harness) -> None:
+async def test_a_triggered_run_starts_its_dependents(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.sync_table, "parent", USERS, "on_demand")
     await app.manifests.schedule_dependent(app.sync_table, "child", USERS, "parent")
     await app.manifests.trigger("parent")
@@ -164,7 +166,7 @@ async def test_what_a_trigger_started_wakes_who_depends_on_it(app: Railway, h: H
 
 
 @in_memory
-async def test_a_trigger_of_what_runs_once_is_its_one_run(app: Railway, h: Harness) -> None:
+async def test_a_trigger_of_a_once_manifest_is_its_only_run(app: Railway, h: Harness) -> None:
     await app.manifests.schedule_once(app.sync_table, "once", USERS, timedelta(hours=1))
     await app.manifests.trigger("once")
     await h.run_until_idle()
@@ -176,7 +178,9 @@ async def test_a_trigger_of_what_runs_once_is_its_one_run(app: Railway, h: Harne
     assert not (await app.manifests.get("once")).enabled
 
 
-async def test_a_group_starts_all_that_may_start_by_itself(app: Railway, h: Harness) -> None:
+async def test_triggering_a_group_starts_all_manifests_that_may_start_by_themselves(
+    app: Railway, h: Harness
+) -> None:
     three = {name: Table(table=name) for name in ("1", "2", "3")}
     await app.manifests.schedule_many(app.sync_table, "sync", three, "on_demand")
     await app.manifests.schedule(app.sync_table, "disabled", USERS, FIVE_MINUTES, group="sync", enabled=False)
@@ -191,7 +195,7 @@ async def test_a_group_starts_all_that_may_start_by_itself(app: Railway, h: Harn
     assert [entry.manifest for entry in await queued(h)] == ["sync-1", "sync-2", "sync-3"]
 
 
-async def test_a_group_passes_over_those_that_wait_already(app: Railway, h: Harness) -> None:
+async def test_triggering_a_group_skips_manifests_already_queued(app: Railway, h: Harness) -> None:
     await app.manifests.schedule_many(app.sync_table, "sync", {"1": USERS, "2": USERS}, "on_demand")
     await app.manifests.trigger("sync-1")
 

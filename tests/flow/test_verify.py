@@ -1,4 +1,4 @@
-"""`app.verify`: a busy history is clean, and whatever must not be in it is found, with its ids."""
+"""`app.verify`: a busy history is clean, and each violation is found with its ids."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
+from tests.support.edited_history import HOUR, NOON, EditedHistory, add_server
 from tests.support.kept_rows import DIALECTS, KeptRows, module_database
-from tests.support.past import HOUR, NOON, Past, add_server
 
 from trax import Retry, Trax, cron
 from trax.inspect import history_reader
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=DIALECTS)
 async def whole_past(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[Past]:
+) -> AsyncGenerator[EditedHistory]:
     """Successes, failures, retries, dead letters, a requeue, keys and schedules, over half a day."""
     with module_database(request, tmp_path_factory, request.param) as url:
         app = Trax(url, max_active_jobs=4)
@@ -61,16 +61,16 @@ async def whole_past(
             await harness.advance(minutes=10)
             await harness.run_until_idle()
             with KeptRows(url) as kept:
-                yield Past(kept, app, harness)
+                yield EditedHistory(kept, app, harness)
 
 
 @pytest.fixture
-def past(whole_past: Past) -> Past:
+def past(whole_past: EditedHistory) -> EditedHistory:
     whole_past.restore()
     return whole_past
 
 
-async def test_a_busy_history_is_clean(past: Past) -> None:
+async def test_a_busy_history_is_clean(past: EditedHistory) -> None:
     found = await past.found()
 
     assert (found.findings, found.counts, found.undecided) == ((), {}, {})
@@ -83,7 +83,7 @@ async def test_a_busy_history_is_clean(past: Past) -> None:
     assert (found.keys.runs, found.keys.most) == (2, 1)
 
 
-def runs_at(past: Past, *moments: str) -> list[int]:
+def runs_at(past: EditedHistory, *moments: str) -> list[int]:
     """The runs of the group that were admitted at these times of the day, one each."""
     found = {f"{row.created_at:%H:%M}": row.id for row in past.rows("metadata") if row.group_id}
     return [found[moment] for moment in moments]
@@ -93,7 +93,7 @@ def clock(text: str) -> datetime:
     return datetime.fromisoformat(f"2027-03-01T{text}Z")
 
 
-async def test_the_overlaps_are_told_by_group_with_the_limit_of_that_moment(past: Past) -> None:
+async def test_overlaps_are_listed_by_group_with_the_limit_of_that_moment(past: EditedHistory) -> None:
     [first] = runs_at(past, "13:10")
     past.edit("metadata", first, ended_at=clock("13:25"))
 
@@ -102,7 +102,7 @@ async def test_the_overlaps_are_told_by_group_with_the_limit_of_that_moment(past
     assert (etl.most, etl.at, etl.limit, etl.is_limit_known) == (2, clock("13:20"), 2, True)
 
 
-async def test_an_admission_beyond_the_limit_of_its_group_is_found(past: Past) -> None:
+async def test_an_admission_beyond_the_limit_of_its_group_is_found(past: EditedHistory) -> None:
     first, second, third = runs_at(past, "13:10", "13:20", "13:30")
     past.edit("metadata", first, ended_at=clock("13:35"))
     past.edit("metadata", second, ended_at=clock("13:35"))
@@ -115,7 +115,7 @@ async def test_an_admission_beyond_the_limit_of_its_group_is_found(past: Past) -
     assert [group.exceeded for group in found.groups if group.group == "etl"] == [1]
 
 
-async def test_an_admission_beyond_the_global_limit_is_found(past: Past) -> None:
+async def test_an_admission_beyond_the_global_limit_is_found(past: EditedHistory) -> None:
     *early, late = runs_at(past, "13:10", "13:20", "13:30", "13:40", "13:50")
     for run_id in early:
         past.edit("metadata", run_id, ended_at=clock("13:55"), group_id=None)
@@ -123,7 +123,7 @@ async def test_an_admission_beyond_the_global_limit_is_found(past: Past) -> None
     assert await past.ids_of(FindingKind.LIMIT_EXCEEDED) == [(late,)]
 
 
-async def test_a_limit_that_was_lowered_while_more_were_active_is_no_violation(past: Past) -> None:
+async def test_a_limit_that_was_lowered_while_more_were_active_is_no_violation(past: EditedHistory) -> None:
     [run_id] = runs_at(past, "14:40")
     past.edit("metadata", run_id, state="in_progress", ended_at=None)
     await past.app.groups.update("etl", max_active_jobs=0)
@@ -131,7 +131,7 @@ async def test_a_limit_that_was_lowered_while_more_were_active_is_no_violation(p
     assert (await past.found()).counts == {}
 
 
-async def test_an_admission_to_a_disabled_group_is_found(past: Past) -> None:
+async def test_an_admission_to_a_disabled_group_is_found(past: EditedHistory) -> None:
     await past.app.groups.update("etl", enabled=False)
     await past.harness.advance(minutes=10)
     [run_id] = runs_at(past, "14:30")
@@ -146,7 +146,7 @@ async def test_an_admission_to_a_disabled_group_is_found(past: Past) -> None:
     assert await past.kinds() == [(FindingKind.LIMIT_EXCEEDED, (run_id,))]
 
 
-async def test_a_limit_before_the_first_record_of_it_is_not_known(past: Past) -> None:
+async def test_a_limit_before_the_first_record_of_it_is_not_known(past: EditedHistory) -> None:
     """The servers of an older version have recorded nothing; a program without its code knows no more."""
     [declared] = [row.id for row in past.rows("audit") if row.action == "settings.declare"]
     past.drop("audit", declared)
@@ -164,7 +164,7 @@ async def test_a_limit_before_the_first_record_of_it_is_not_known(past: Past) ->
     assert 0 < etl.unknown < etl.admitted  # since the change of its limit it is known
 
 
-async def test_two_runs_of_one_unique_key_at_once_are_found(past: Past) -> None:
+async def test_two_runs_of_one_unique_key_at_once_are_found(past: EditedHistory) -> None:
     one, other = [row.metadata_id for row in past.rows("work_queue") if row.unique_key or row.former_key]
     past.edit("metadata", one, ended_at=past.harness.now + HOUR)
 
@@ -174,7 +174,7 @@ async def test_two_runs_of_one_unique_key_at_once_are_found(past: Past) -> None:
     assert (found.keys.most, found.keys.unique_key) == (2, "once")
 
 
-async def test_an_entry_that_was_executed_again_after_it_completed_is_found(past: Past) -> None:
+async def test_an_entry_that_was_executed_again_after_it_completed_is_found(past: EditedHistory) -> None:
     [run_id] = runs_at(past, "13:10")
     again = past.repeat("metadata", run_id)
     [entry] = [row for row in past.rows("work_queue") if row.metadata_id == run_id]
@@ -183,7 +183,7 @@ async def test_an_entry_that_was_executed_again_after_it_completed_is_found(past
     assert await past.kinds() == [(FindingKind.EXECUTED_TWICE, (run_id, again))]
 
 
-async def test_two_active_runs_of_one_entry_are_found(past: Past) -> None:
+async def test_two_active_runs_of_one_entry_are_found(past: EditedHistory) -> None:
     [run_id] = runs_at(past, "14:40")
     past.edit("metadata", run_id, state="pending", started_at=None, ended_at=None)
     again = past.repeat("metadata", run_id)
@@ -191,7 +191,7 @@ async def test_two_active_runs_of_one_entry_are_found(past: Past) -> None:
     assert (FindingKind.EXECUTED_TWICE, (again, run_id)) in await past.kinds()
 
 
-async def test_two_attempts_of_one_job_at_once_are_found(past: Past) -> None:
+async def test_two_attempts_of_one_job_at_once_are_found(past: EditedHistory) -> None:
     [entry] = [row for row in past.rows("work_queue") if row.train == "fail" and row.dead_letter_id is None]
     first, second = [row for row in past.rows("metadata") if row.external_id == entry.external_id]
     past.edit("metadata", first.id, ended_at=second.created_at)  # at the same moment ends come first
@@ -204,7 +204,7 @@ async def test_two_attempts_of_one_job_at_once_are_found(past: Past) -> None:
     assert finding.text.endswith(f"while run {first.id}, an attempt of the same job, was active")
 
 
-async def test_each_dead_letter_is_counted_and_found_once(past: Past) -> None:
+async def test_each_dead_letter_is_counted_and_found_once(past: EditedHistory) -> None:
     [letter] = past.rows("dead_letter")
     [entry] = [row for row in past.rows("work_queue") if row.dead_letter_id == letter.id]
     past.repeat("work_queue", entry.id, external_id="a double", status="cancelled", unique_key=None)
@@ -217,7 +217,7 @@ async def test_each_dead_letter_is_counted_and_found_once(past: Past) -> None:
         assert found.counts[FindingKind.IMPOSSIBLE_STATE] == 1
 
 
-async def test_more_scheduled_runs_of_a_manifest_than_it_may_have_are_found(past: Past) -> None:
+async def test_more_scheduled_runs_of_a_manifest_than_it_may_have_are_found(past: EditedHistory) -> None:
     first, second = runs_at(past, "14:30", "14:40")
     for run_id in (first, second):
         past.edit("metadata", run_id, state="pending", started_at=None, ended_at=None, worker_id=None)
@@ -225,7 +225,7 @@ async def test_more_scheduled_runs_of_a_manifest_than_it_may_have_are_found(past
     assert await past.kinds() == [(FindingKind.TOO_MANY_INSTANCES, (second, first))]
 
 
-async def test_a_dispatched_entry_without_its_run_is_found(past: Past) -> None:
+async def test_a_dispatched_entry_without_its_run_is_found(past: EditedHistory) -> None:
     [run_id] = runs_at(past, "13:10")
     [entry] = [row.id for row in past.rows("work_queue") if row.metadata_id == run_id]
     past.drop("metadata", run_id)
@@ -233,7 +233,7 @@ async def test_a_dispatched_entry_without_its_run_is_found(past: Past) -> None:
     assert await past.kinds() == [(FindingKind.ENTRY_LOST, (entry,))]
 
 
-async def test_what_the_cleanup_deletes_is_not_missed(past: Past) -> None:
+async def test_records_deleted_by_the_cleanup_are_not_reported_missing(past: EditedHistory) -> None:
     await past.app.settings.update(
         metadata_cleanup_enabled=True,
         metadata_cleanup_retention=timedelta(hours=1),
@@ -247,7 +247,9 @@ async def test_what_the_cleanup_deletes_is_not_missed(past: Past) -> None:
     assert (await past.found()).counts == {}
 
 
-async def test_a_run_that_no_living_worker_holds_is_found_if_a_server_was_there_to_notice(past: Past) -> None:
+async def test_a_run_that_no_living_worker_holds_is_found_if_a_server_was_there_to_notice(
+    past: EditedHistory,
+) -> None:
     [run_id] = runs_at(past, "14:40")
     past.edit("metadata", run_id, state="in_progress", ended_at=None, worker_id=4711)
     await past.harness.advance(minutes=11)
@@ -259,7 +261,7 @@ async def test_a_run_that_no_living_worker_holds_is_found_if_a_server_was_there_
     assert await past.kinds() == [(FindingKind.RUN_LOST, (run_id,))]
 
 
-async def test_a_failure_without_a_retry_or_a_dead_letter_is_found(past: Past) -> None:
+async def test_a_failure_without_a_retry_or_a_dead_letter_is_found(past: EditedHistory) -> None:
     [run_id] = runs_at(past, "13:10")
     [entry] = [row.id for row in past.rows("work_queue") if row.metadata_id == run_id]
     past.edit("work_queue", entry, manifest_id=None)
@@ -274,7 +276,7 @@ async def test_a_failure_without_a_retry_or_a_dead_letter_is_found(past: Past) -
     assert undecided[FindingKind.FAILURE_LOST] == 2
 
 
-async def test_a_requeued_dead_letter_without_an_entry_is_found(past: Past) -> None:
+async def test_a_requeued_dead_letter_without_an_entry_is_found(past: EditedHistory) -> None:
     [letter] = past.rows("dead_letter")
     [entry] = [row for row in past.rows("work_queue") if row.dead_letter_id == letter.id]
     past.edit("work_queue", entry.id, dead_letter_id=None)
@@ -299,7 +301,9 @@ async def test_a_requeued_dead_letter_without_an_entry_is_found(past: Past) -> N
         ({"attempt": 2}, "is attempt 2 of entry"),
     ],
 )
-async def test_a_run_in_an_impossible_state_is_found(past: Past, values: dict[str, Any], words: str) -> None:
+async def test_a_run_in_an_impossible_state_is_found(
+    past: EditedHistory, values: dict[str, Any], words: str
+) -> None:
     [run_id] = runs_at(past, "13:10")
     past.edit("metadata", run_id, **values)
 
@@ -318,7 +322,7 @@ async def test_a_run_in_an_impossible_state_is_found(past: Past, values: dict[st
     ],
 )
 async def test_an_entry_in_an_impossible_state_is_found(
-    past: Past, values: dict[str, Any], words: str
+    past: EditedHistory, values: dict[str, Any], words: str
 ) -> None:
     [run_id] = runs_at(past, "13:10")
     [entry] = [row.id for row in past.rows("work_queue") if row.metadata_id == run_id]
@@ -330,7 +334,7 @@ async def test_an_entry_in_an_impossible_state_is_found(
     assert words in found[0].text
 
 
-async def test_records_that_point_to_nothing_are_found(past: Past) -> None:
+async def test_records_that_point_to_nothing_are_found(past: EditedHistory) -> None:
     [run_id] = runs_at(past, "13:10")
     [entry] = [row.id for row in past.rows("work_queue") if row.metadata_id == run_id]
     past.edit("work_queue", entry, manifest_id=4711)
@@ -354,7 +358,9 @@ async def test_records_that_point_to_nothing_are_found(past: Past) -> None:
 
 
 @pytest.mark.parametrize("schedule", [{}, AS_INTERVAL], ids=["cron", "interval"])
-async def test_an_occurrence_that_nobody_queued_is_found(past: Past, schedule: dict[str, Any]) -> None:
+async def test_an_occurrence_that_was_not_queued_is_found(
+    past: EditedHistory, schedule: dict[str, Any]
+) -> None:
     [entry] = [
         row
         for row in past.rows("work_queue")
@@ -368,7 +374,7 @@ async def test_an_occurrence_that_nobody_queued_is_found(past: Past, schedule: d
     assert await past.kinds() == [(FindingKind.OCCURRENCE_MISSED, (entry.manifest_id,))]
 
 
-async def test_a_gap_with_a_possible_reason_is_not_decided(past: Past) -> None:
+async def test_a_gap_with_a_possible_reason_is_not_decided(past: EditedHistory) -> None:
     [entry] = [
         row
         for row in past.rows("work_queue")
@@ -383,13 +389,13 @@ async def test_a_gap_with_a_possible_reason_is_not_decided(past: Past) -> None:
     assert (found.counts, found.undecided) == ({}, {FindingKind.OCCURRENCE_MISSED: 1})
 
 
-def _is(past: Past, entry: Any, external_id: str) -> bool:
+def _is(past: EditedHistory, entry: Any, external_id: str) -> bool:
     return any(
         row.id == entry.manifest_id and row.external_id == external_id for row in past.rows("manifest")
     )
 
 
-async def test_only_the_given_period_is_checked(past: Past) -> None:
+async def test_only_the_given_period_is_checked(past: EditedHistory) -> None:
     [run_id] = runs_at(past, "13:10")
     past.edit("metadata", run_id, failure_exception="ValueError")
 
@@ -401,7 +407,7 @@ async def test_only_the_given_period_is_checked(past: Past) -> None:
     assert during.runs < 10 < before.runs + after.runs
 
 
-async def test_runs_from_before_the_period_count_against_the_limits(past: Past) -> None:
+async def test_runs_from_before_the_period_count_against_the_limits(past: EditedHistory) -> None:
     first, second, third = runs_at(past, "13:10", "13:20", "13:30")
     for run_id in (first, second):
         past.edit("metadata", run_id, ended_at=clock("13:35"))
@@ -414,8 +420,8 @@ async def test_runs_from_before_the_period_count_against_the_limits(past: Past) 
     }
 
 
-async def test_it_reads_in_chunks_and_keeps_only_what_is_active(
-    past: Past, monkeypatch: pytest.MonkeyPatch
+async def test_verify_reads_in_chunks_and_keeps_only_active_runs(
+    past: EditedHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same result whatever the size of a chunk, and no read returns more rows than that."""
     sizes: list[int] = []
@@ -443,7 +449,7 @@ async def test_it_reads_in_chunks_and_keeps_only_what_is_active(
 
 
 async def test_the_findings_that_are_listed_are_bounded_but_all_are_counted(
-    past: Past, monkeypatch: pytest.MonkeyPatch
+    past: EditedHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history_reader, "MAX_FINDINGS", 2)
     for run_id in runs_at(past, "13:10", "13:20", "13:30"):

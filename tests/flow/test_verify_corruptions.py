@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
+from tests.support.edited_history import HOUR, NOON, EditedHistory, add_server
 from tests.support.kept_rows import DIALECTS, KeptRows, module_database
-from tests.support.past import HOUR, NOON, Past, add_server
 
 from trax import Retry, Snooze, Trax, cron
 from trax.inspect.verify import verify
@@ -18,7 +18,7 @@ from trax.testing import Harness
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    Plant = Callable[[Past], tuple[int, ...]]
+    Plant = Callable[[EditedHistory], tuple[int, ...]]
 
 MINUTE = timedelta(minutes=1)
 FAR = 10**9
@@ -33,7 +33,7 @@ module_loop = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=DIALECTS)
 async def whole_past(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[Past]:
+) -> AsyncGenerator[EditedHistory]:
     """Hours of schedules, batches, retries, snoozes, exempt runs and dead letters, open and requeued."""
     with module_database(request, tmp_path_factory, request.param) as url:
         app = Trax(url, max_active_jobs=50)
@@ -59,7 +59,7 @@ async def whole_past(
                 await harness.advance(minutes=1)
             await app.queue("work", 4, delay=HOUR)
             with KeptRows(url) as kept:
-                yield Past(kept, app, harness)
+                yield EditedHistory(kept, app, harness)
 
 
 def declare(app: Trax) -> None:
@@ -92,13 +92,13 @@ def declare(app: Trax) -> None:
 
 
 @pytest.fixture
-def past(whole_past: Past) -> Past:
+def past(whole_past: EditedHistory) -> EditedHistory:
     whole_past.restore()
     return whole_past
 
 
 @module_loop
-async def test_the_untouched_history_is_clean(past: Past) -> None:
+async def test_the_untouched_history_is_clean(past: EditedHistory) -> None:
     found = await past.found()
 
     assert (found.findings, found.undecided, found.notes) == ((), {}, ())
@@ -106,89 +106,89 @@ async def test_the_untouched_history_is_clean(past: Past) -> None:
     assert {row.status for row in past.rows("dead_letter")} == {"awaiting_intervention", "retried"}
 
 
-def completed(past: Past, train: str = "work", *, place: int = 0) -> Any:
+def completed(past: EditedHistory, train: str = "work", *, place: int = 0) -> Any:
     """A completed run of a train without a manifest."""
     runs = [row for row in past.rows("metadata") if row.train == train and row.state == "completed"]
     return [run for run in runs if run.manifest_id is None][place]
 
 
-def scheduled(past: Past, *, place: int = 3) -> Any:
+def scheduled(past: EditedHistory, *, place: int = 3) -> Any:
     """A completed run of the schedule that runs often."""
     runs = [row for row in past.rows("metadata") if row.manifest_id and row.state == "completed"]
     return runs[place]
 
 
-def attempts(past: Past) -> list[Any]:
+def attempts(past: EditedHistory) -> list[Any]:
     """The first job that failed: its runs in order."""
     runs = [row for row in past.rows("metadata") if row.train == "fail" and row.manifest_id is None]
     return [run for run in runs if run.entry_id == runs[0].entry_id]
 
 
-def napping(past: Past) -> Any:
+def napping(past: EditedHistory) -> Any:
     """A run that was snoozed."""
     return next(row for row in past.rows("metadata") if row.failure_exception == "Snooze")
 
 
-def waiting(past: Past) -> Any:
+def waiting(past: EditedHistory) -> Any:
     """An entry in the queue."""
     return next(row for row in past.rows("work_queue") if row.status == "queued")
 
 
-def letter(past: Past, status: str) -> Any:
+def letter(past: EditedHistory, status: str) -> Any:
     return next(row for row in past.rows("dead_letter") if row.status == status)
 
 
-def plant_interruption(past: Past, exception: str) -> tuple[int, ...]:
+def plant_interruption(past: EditedHistory, exception: str) -> tuple[int, ...]:
     run = completed(past)
     values = {"state": "cancelled", "failure_exception": exception, "failure_reason": "it stops"}
     past.edit("metadata", run.id, **values, output=None)
     return (run.id,)
 
 
-def plant_interruption_before_start(past: Past) -> tuple[int, ...]:
+def plant_interruption_before_start(past: EditedHistory) -> tuple[int, ...]:
     ids = plant_interruption(past, "Interrupted")
     past.edit("metadata", ids[0], started_at=None)
     return ids
 
 
-def plant_duplicate_entry(past: Past) -> tuple[int, ...]:
+def plant_duplicate_entry(past: EditedHistory) -> tuple[int, ...]:
     run = completed(past)
     again = past.repeat("work_queue", run.entry_id, unique_key=None)
     return (run.entry_id, again)
 
 
-def plant_in_run(past: Past, **values: Any) -> tuple[int, ...]:
+def plant_in_run(past: EditedHistory, **values: Any) -> tuple[int, ...]:
     run = completed(past)
     past.edit("metadata", run.id, **values)
     return (run.id,)
 
 
-def plant_in_scheduled_run(past: Past, **values: Any) -> tuple[int, ...]:
+def plant_in_scheduled_run(past: EditedHistory, **values: Any) -> tuple[int, ...]:
     run = scheduled(past)
     past.edit("metadata", run.id, **values)
     return (run.id,)
 
 
-def plant_in_entry(past: Past, **values: Any) -> tuple[int, ...]:
+def plant_in_entry(past: EditedHistory, **values: Any) -> tuple[int, ...]:
     run = completed(past)
     past.edit("work_queue", run.entry_id, **values)
     return (run.entry_id,)
 
 
-def plant_in_waiting(past: Past, **values: Any) -> tuple[int, ...]:
+def plant_in_waiting(past: EditedHistory, **values: Any) -> tuple[int, ...]:
     entry = waiting(past)
     past.edit("work_queue", entry.id, **values)
     return (entry.id,)
 
 
-def plant_priority(past: Past) -> tuple[int, ...]:
+def plant_priority(past: EditedHistory) -> tuple[int, ...]:
     """In a group whose priority has settled: after a change, PostgreSQL applies it again for a while."""
     entry = waiting(past)
     past.edit("manifest_group", entry.group_id, apply_priority_at=None)
     return plant_in_waiting(past, group_priority=3)
 
 
-def plant_second_schedule(past: Past) -> tuple[int, ...]:
+def plant_second_schedule(past: EditedHistory) -> tuple[int, ...]:
     past.lift_index("work_queue_one_scheduled_idx")
     entry = past.rows("work_queue")[scheduled(past).entry_id - 1]
     values = {"status": "queued", "metadata_id": None, "dispatched_at": None, "ready": True}
@@ -196,37 +196,37 @@ def plant_second_schedule(past: Past) -> tuple[int, ...]:
     return (first, past.repeat("work_queue", entry.id, **values, external_id="two"))
 
 
-def plant_cancelled(past: Past) -> tuple[int, ...]:
+def plant_cancelled(past: EditedHistory) -> tuple[int, ...]:
     return plant_in_run(past, state="cancelled", output=None)
 
 
-def plant_cancelled_failure(past: Past) -> tuple[int, ...]:
+def plant_cancelled_failure(past: EditedHistory) -> tuple[int, ...]:
     run = attempts(past)[0]
     past.edit("metadata", run.id, state="cancelled")
     return (run.id,)
 
 
-def plant_attempts(past: Past) -> tuple[int, ...]:
+def plant_attempts(past: EditedHistory) -> tuple[int, ...]:
     run = attempts(past)[-1]
     past.edit("metadata", run.id, attempt=4)
     past.edit("work_queue", run.entry_id, attempt=4)
     return (run.entry_id,)
 
 
-def plant_attempts_of_manifest(past: Past) -> tuple[int, ...]:
+def plant_attempts_of_manifest(past: EditedHistory) -> tuple[int, ...]:
     run = next(row for row in past.rows("metadata") if row.train == "fail" and row.manifest_id)
     past.edit("metadata", run.id, attempt=3)
     past.edit("work_queue", run.entry_id, attempt=3)
     return (run.entry_id,)
 
 
-def plant_attempt_gap(past: Past) -> tuple[int, ...]:
+def plant_attempt_gap(past: EditedHistory) -> tuple[int, ...]:
     first, second, third = attempts(past)
     past.drop("metadata", second.id)
     return (third.id, first.id)
 
 
-def plant_missing_first_attempt(past: Past) -> tuple[int, ...]:
+def plant_missing_first_attempt(past: EditedHistory) -> tuple[int, ...]:
     """Of a later job: those before it show that the cleanup has not come so far."""
     runs = [row for row in past.rows("metadata") if row.train == "fail" and row.manifest_id is None]
     first, second = [run for run in runs if run.entry_id == runs[-1].entry_id][:2]
@@ -234,13 +234,13 @@ def plant_missing_first_attempt(past: Past) -> tuple[int, ...]:
     return (second.id,)
 
 
-def plant_repeated_attempt(past: Past) -> tuple[int, ...]:
+def plant_repeated_attempt(past: EditedHistory) -> tuple[int, ...]:
     first, second, _ = attempts(past)
     past.edit("metadata", second.id, attempt=1)
     return (second.id, first.id)
 
 
-def plant_counted_snooze(past: Past) -> tuple[int, ...]:
+def plant_counted_snooze(past: EditedHistory) -> tuple[int, ...]:
     run = napping(past)
     entry = past.rows("work_queue")[run.entry_id - 1]
     past.edit("metadata", entry.metadata_id, attempt=2)
@@ -248,73 +248,73 @@ def plant_counted_snooze(past: Past) -> tuple[int, ...]:
     return (entry.metadata_id, run.id)
 
 
-def plant_second_run(past: Past) -> tuple[int, ...]:
+def plant_second_run(past: EditedHistory) -> tuple[int, ...]:
     run = completed(past)
     again = past.repeat("metadata", run.id, state="pending", started_at=None, ended_at=None, worker_id=None)
     return (again, run.id)
 
 
-def plant_run_of_queued_entry(past: Past) -> tuple[int, ...]:
+def plant_run_of_queued_entry(past: EditedHistory) -> tuple[int, ...]:
     run = completed(past)
     past.edit("work_queue", run.entry_id, status="queued", metadata_id=None, dispatched_at=None, ready=True)
     return (run.id,)
 
 
-def plant_lost_run(past: Past) -> tuple[int, ...]:
+def plant_lost_run(past: EditedHistory) -> tuple[int, ...]:
     run = completed(past)
     past.drop("metadata", run.id)
     return (run.entry_id,)
 
 
-def plant_without_end(past: Past) -> tuple[int, ...]:
+def plant_without_end(past: EditedHistory) -> tuple[int, ...]:
     past.lift_check("metadata", "ended_when_terminal")
     return plant_in_run(past, ended_at=None)
 
 
-def plant_end_of_active(past: Past) -> tuple[int, ...]:
+def plant_end_of_active(past: EditedHistory) -> tuple[int, ...]:
     past.lift_check("metadata", "ended_when_terminal")
     return plant_in_run(past, state="in_progress")
 
 
-def plant_in_letter(past: Past, status: str, **values: Any) -> tuple[int, ...]:
+def plant_in_letter(past: EditedHistory, status: str, **values: Any) -> tuple[int, ...]:
     found = letter(past, status)
     past.edit("dead_letter", found.id, **values)
     return (found.id,)
 
 
-def plant_letter_of_success(past: Past) -> tuple[int, ...]:
+def plant_letter_of_success(past: EditedHistory) -> tuple[int, ...]:
     return plant_in_letter(past, "retried", last_metadata_id=completed(past).id, train="work")
 
 
-def plant_letter_of_retried(past: Past) -> tuple[int, ...]:
+def plant_letter_of_retried(past: EditedHistory) -> tuple[int, ...]:
     return plant_in_letter(past, "retried", last_metadata_id=attempts(past)[0].id)
 
 
-def plant_second_letter(past: Past) -> tuple[int, ...]:
+def plant_second_letter(past: EditedHistory) -> tuple[int, ...]:
     found = letter(past, "retried")
     return (found.id, past.repeat("dead_letter", found.id))
 
 
-def plant_second_open_letter(past: Past) -> tuple[int, ...]:
+def plant_second_open_letter(past: EditedHistory) -> tuple[int, ...]:
     past.lift_index("dead_letter_one_awaiting_idx")
     found = next(row for row in past.rows("dead_letter") if row.manifest_id)
     return (found.id, past.repeat("dead_letter", found.id))
 
 
-def plant_deleted_open_letter(past: Past) -> tuple[int, ...]:
+def plant_deleted_open_letter(past: EditedHistory) -> tuple[int, ...]:
     """The last dead letter of a job without a manifest: its ids have gaps anyway."""
     found = [row for row in past.rows("dead_letter") if row.manifest_id is None][-1]
     past.drop("dead_letter", found.id)
     return (found.last_metadata_id,)
 
 
-def plant_overlap(past: Past) -> tuple[int, ...]:
+def plant_overlap(past: EditedHistory) -> tuple[int, ...]:
     first, second = scheduled(past, place=3), scheduled(past, place=4)
     past.edit("metadata", first.id, ended_at=second.created_at + MINUTE)
     return (second.id, first.id)
 
 
-def plant_inversion(past: Past) -> tuple[int, ...]:
+def plant_inversion(past: EditedHistory) -> tuple[int, ...]:
     """The first job of a batch gets the run that the last one had, and is admitted last."""
     batch = [row for row in past.rows("metadata") if row.train == "step"]
     first, last = batch[0], batch[-1]
@@ -326,33 +326,33 @@ def plant_inversion(past: Past) -> tuple[int, ...]:
     return (last.id,)
 
 
-def plant_urgent_last(past: Past) -> tuple[int, ...]:
+def plant_urgent_last(past: EditedHistory) -> tuple[int, ...]:
     last = [row for row in past.rows("metadata") if row.train == "step"][-1]
     past.edit("metadata", last.id, priority=31)
     past.edit("work_queue", last.entry_id, priority=31)
     return (last.id,)
 
 
-def plant_silence(past: Past) -> tuple[int, ...]:
+def plant_silence(past: EditedHistory) -> tuple[int, ...]:
     manifest = next(row for row in past.rows("manifest") if row.external_id == "often")
     past.edit("manifest", manifest.id, next_due_at=None)
     return (manifest.id,)
 
 
-def plant_exempt_batch(past: Past) -> tuple[int, ...]:
+def plant_exempt_batch(past: EditedHistory) -> tuple[int, ...]:
     runs = [row for row in past.rows("metadata") if row.train == "work" and row.manifest_id is None]
     for run in runs:
         past.edit("metadata", run.id, exempt=True)
     return (runs[-1].id,)
 
 
-def plant_counted_exempt(past: Past) -> tuple[int, ...]:
+def plant_counted_exempt(past: EditedHistory) -> tuple[int, ...]:
     run = completed(past, "free")
     past.edit("metadata", run.id, exempt=False)
     return (run.id,)
 
 
-def plant_removed_group(past: Past) -> tuple[int, ...]:
+def plant_removed_group(past: EditedHistory) -> tuple[int, ...]:
     [group] = [row for row in past.rows("manifest_group") if row.name == "etl"]
     past.drop("manifest_group", group.id)
     return (waiting(past).id,)
@@ -457,7 +457,7 @@ CORRUPTIONS: dict[str, tuple[FindingKind, Plant]] = {
 
 @module_loop
 @pytest.mark.parametrize("name", CORRUPTIONS)
-async def test_each_corruption_is_named(past: Past, name: str) -> None:
+async def test_each_corruption_is_named(past: EditedHistory, name: str) -> None:
     kind, plant = CORRUPTIONS[name]
     ids = plant(past)
 
@@ -482,7 +482,7 @@ def test_a_corruption_of_each_kind_is_planted_somewhere() -> None:
 
 
 @module_loop
-async def test_a_claimed_run_that_has_not_begun_is_no_corruption(past: Past) -> None:
+async def test_a_claimed_run_that_has_not_started_is_no_corruption(past: EditedHistory) -> None:
     """A worker holds it ahead; it may also be put back uncounted, or cancelled while it waits."""
     run = completed(past, place=7)
     later = past.repeat("metadata", run.id, started_at=None, ended_at=None, state="pending", worker_id=None)
@@ -495,7 +495,7 @@ async def test_a_claimed_run_that_has_not_begun_is_no_corruption(past: Past) -> 
 
 
 @module_loop
-async def test_a_group_with_a_limit_of_an_operator_that_is_gone_is_found(past: Past) -> None:
+async def test_a_group_with_a_limit_of_an_operator_that_is_gone_is_found(past: EditedHistory) -> None:
     await past.app.groups.update("etl", max_active_jobs=1)
     [group] = [row for row in past.rows("manifest_group") if row.name == "etl"]
     past.drop("manifest_group", group.id)
@@ -508,7 +508,7 @@ async def test_a_group_with_a_limit_of_an_operator_that_is_gone_is_found(past: P
 
 
 @module_loop
-async def test_what_was_deleted_or_is_not_recorded_is_told_as_not_verified(past: Past) -> None:
+async def test_deleted_or_unrecorded_facts_are_reported_as_not_verified(past: EditedHistory) -> None:
     """A program that only knows the database: it has no code, and the audit log was cut."""
     for row in past.rows("audit"):
         past.drop("audit", row.id)
@@ -529,7 +529,7 @@ async def test_what_was_deleted_or_is_not_recorded_is_told_as_not_verified(past:
 
 
 @module_loop
-async def test_inputs_with_secrets_that_differ_are_not_decided(past: Past) -> None:
+async def test_inputs_with_secrets_that_differ_are_not_decided(past: EditedHistory) -> None:
     """They may have been encrypted again in one table, and not yet in the other."""
     run = completed(past)
     past.edit("metadata", run.id, input='{"password": {"$secret": "v1:one"}}')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy import update
-from tests.support.past import NOON
+from tests.support.edited_history import NOON
 
 from trax import Trax
 from trax.inspect.verify import verify

@@ -1,4 +1,4 @@
-"""`app.verify` on schedules: what should have been queued is found, but not what was held back."""
+"""`app.verify` on schedules: missing entries are found, except those that were held back."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
+from tests.support.edited_history import NOON, EditedHistory
 from tests.support.kept_rows import DIALECTS, KeptRows, module_database
-from tests.support.past import NOON, Past
 
 from trax import Retry, Trax, cron, every, exclude
 from trax.inspect import verify as verify_module
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=DIALECTS)
 async def whole_past(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[Past]:
+) -> AsyncGenerator[EditedHistory]:
     """Four hours of schedules, with pauses, failures, exclusions, and records that were deleted since."""
     with module_database(request, tmp_path_factory, request.param) as url:
         app = Trax(url, dead_letter_retention_period=timedelta(hours=1))
@@ -54,7 +54,7 @@ async def whole_past(
             await app.manifests.disable("disabled")
             await harness.advance(minutes=1)
             with KeptRows(url) as kept:
-                yield Past(kept, app, harness)
+                yield EditedHistory(kept, app, harness)
 
 
 def declare(app: Trax) -> None:
@@ -78,17 +78,17 @@ def declare(app: Trax) -> None:
 
 
 @pytest.fixture
-def past(whole_past: Past) -> Past:
+def past(whole_past: EditedHistory) -> EditedHistory:
     whole_past.restore()
     return whole_past
 
 
-def manifest_of(past: Past, external_id: str) -> Any:
+def manifest_of(past: EditedHistory, external_id: str) -> Any:
     [found] = [row for row in past.rows("manifest") if row.external_id == external_id]
     return found
 
 
-def forget(past: Past, external_id: str, **values: Any) -> int:
+def forget(past: EditedHistory, external_id: str, **values: Any) -> int:
     """Delete the entries and runs of a manifest, and edit it; returns its id."""
     manifest_id = manifest_of(past, external_id).id
     for table in ("work_queue", "metadata"):
@@ -99,7 +99,7 @@ def forget(past: Past, external_id: str, **values: Any) -> int:
     return manifest_id
 
 
-async def test_a_history_with_pauses_failures_and_exclusions_is_clean(past: Past) -> None:
+async def test_a_history_with_pauses_failures_and_exclusions_is_clean(past: EditedHistory) -> None:
     found = await past.found()
 
     assert (found.findings, found.dead_letters) == ((), 1)
@@ -108,7 +108,7 @@ async def test_a_history_with_pauses_failures_and_exclusions_is_clean(past: Past
     }
 
 
-async def test_what_was_deleted_since_is_not_missed(past: Past) -> None:
+async def test_records_deleted_since_are_not_reported_missing(past: EditedHistory) -> None:
     """By the cleanup, which also takes whole histories, and by the retention of dead letters."""
     [letter] = past.rows("dead_letter")
     await past.app.dead_letters.acknowledge([letter.id], "known")
@@ -128,7 +128,9 @@ async def test_what_was_deleted_since_is_not_missed(past: Past) -> None:
 
 
 @pytest.mark.parametrize("schedule", [{}, AS_INTERVAL], ids=["cron", "interval"])
-async def test_a_schedule_that_never_got_an_entry_is_found(past: Past, schedule: dict[str, Any]) -> None:
+async def test_a_schedule_that_never_got_an_entry_is_found(
+    past: EditedHistory, schedule: dict[str, Any]
+) -> None:
     manifest_id = forget(past, "daily", **NEVER_QUEUED, **schedule)
 
     missed, silent = (await past.found()).findings
@@ -142,7 +144,7 @@ async def test_a_schedule_that_never_got_an_entry_is_found(past: Past, schedule:
     ("external_id", "words"), [("after-daily", "its parent succeeded"), ("once", "its time has come")]
 )
 async def test_a_dependent_or_a_single_run_that_never_ran_is_found(
-    past: Past, external_id: str, words: str
+    past: EditedHistory, external_id: str, words: str
 ) -> None:
     manifest_id = forget(past, external_id, **NEVER_QUEUED)
 
@@ -153,7 +155,7 @@ async def test_a_dependent_or_a_single_run_that_never_ran_is_found(
 
 
 @pytest.mark.parametrize("external_id", ["daily", "after-daily", "once"])
-async def test_one_that_is_held_back_is_not_found(past: Past, external_id: str) -> None:
+async def test_a_manifest_that_is_held_back_is_not_reported(past: EditedHistory, external_id: str) -> None:
     manifest = manifest_of(past, external_id)
     forget(past, external_id, **NEVER_QUEUED)
     past.edit("manifest_group", manifest.group_id, enabled=False)
@@ -167,7 +169,7 @@ async def test_one_that_is_held_back_is_not_found(past: Past, external_id: str) 
 
 @pytest.mark.parametrize("max_retries", [2, 9], ids=["dead letter", "retry"])
 async def test_a_failed_manifest_without_a_retry_and_without_a_dead_letter_is_found(
-    past: Past, max_retries: int
+    past: EditedHistory, max_retries: int
 ) -> None:
     [letter] = past.rows("dead_letter")
     past.edit("manifest", letter.manifest_id, max_retries=max_retries)
@@ -179,7 +181,7 @@ async def test_a_failed_manifest_without_a_retry_and_without_a_dead_letter_is_fo
     assert "was not retried and has no dead letter" in finding.text
 
 
-async def test_a_manifest_that_waits_for_its_retry_is_not_found(past: Past) -> None:
+async def test_a_manifest_that_waits_for_its_retry_is_not_found(past: EditedHistory) -> None:
     [letter] = past.rows("dead_letter")
     past.drop("dead_letter", letter.id)
     later = past.harness.now + timedelta(minutes=5)
@@ -188,7 +190,7 @@ async def test_a_manifest_that_waits_for_its_retry_is_not_found(past: Past) -> N
     assert (await past.found()).findings == ()
 
 
-async def test_without_a_working_manager_nothing_is_decided(past: Past) -> None:
+async def test_without_a_working_manager_nothing_is_decided(past: EditedHistory) -> None:
     """Nobody was queued since: it may have been stopped."""
     forget(past, "after-daily", **NEVER_QUEUED)
     past.harness.now += timedelta(hours=2)
@@ -200,7 +202,7 @@ async def test_without_a_working_manager_nothing_is_decided(past: Past) -> None:
 
 
 async def test_more_manifests_than_fit_into_one_pass_are_decided_in_several(
-    past: Past, monkeypatch: pytest.MonkeyPatch
+    past: EditedHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = {forget(past, name, **NEVER_QUEUED) for name in ("daily", "paused")}
     whole = verify(past.store)

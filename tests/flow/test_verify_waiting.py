@@ -1,4 +1,4 @@
-"""`app.verify` on jobs that wait: what nothing explains is found, and what may be in flight is not."""
+"""`app.verify` on waiting jobs: unexplained waits are found, and entries in flight are not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 from sqlalchemy import update
-from tests.support.past import NOON, add_server, add_worker
+from tests.support.edited_history import NOON, add_server, add_worker
 
 from trax import Trax
 from trax.records.verification import FindingKind
@@ -81,7 +81,7 @@ async def idle(url: str) -> AsyncGenerator[Queue]:
         yield Queue(harness)
 
 
-async def test_a_ready_entry_that_nobody_dispatches_is_found(idle: Queue) -> None:
+async def test_a_ready_entry_that_is_not_dispatched_is_found(idle: Queue) -> None:
     ids = await idle.queue()
     await idle.wait(9)
     in_time = await idle.verify()
@@ -91,7 +91,7 @@ async def test_a_ready_entry_that_nobody_dispatches_is_found(idle: Queue) -> Non
     assert await idle.verify() == ([tuple(ids)], 0)
 
 
-async def test_a_delayed_entry_that_nobody_promotes_is_found(idle: Queue) -> None:
+async def test_a_delayed_entry_that_is_not_promoted_is_found(idle: Queue) -> None:
     ids = await idle.queue(delay=5 * MINUTE)
     await idle.wait(14)
     in_time = await idle.verify()

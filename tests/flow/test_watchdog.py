@@ -1,4 +1,4 @@
-"""The watchdog: finds what would never be looked at again, and nothing else."""
+"""The watchdog repairs manifests that would never run again, and no others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import insert, text
-from tests.support.flow_manager import Yard
+from tests.support.manager_harness import ManagerHarness
 from tests.support.plans import rows_read, steps_taken
 from tests.support.running import run_queued
 
@@ -30,9 +30,9 @@ ALWAYS = exclude.days_of_week("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 @pytest.fixture
-async def yard(url: str) -> AsyncGenerator[Yard]:
+async def harness(url: str) -> AsyncGenerator[ManagerHarness]:
     """Manifests of every kind."""
-    made = Yard(url, TEN)
+    made = ManagerHarness(url, TEN)
     retry = Retry(max_retries=2, delay=timedelta(minutes=1))
     hourly = made.schedule(made.job, "hourly", "hourly", every(hours=1), retry=retry, group="a")
     hourly.include(made.job, "after", "after", retry=retry, group="a")
@@ -46,94 +46,96 @@ async def yard(url: str) -> AsyncGenerator[Yard]:
         yield made
 
 
-def repair(yard: Yard) -> list[str]:
-    return yard.store.run(repair_now, yard.store, yard.app.context)
+def repair(harness: ManagerHarness) -> list[str]:
+    return harness.store.run(repair_now, harness.store, harness.app.context)
 
 
-def silence(yard: Yard, *external_ids: str, **columns: Any) -> None:
+def silence(harness: ManagerHarness, *external_ids: str, **columns: Any) -> None:
     for external_id in external_ids:
-        yard.change_manifest(external_id, next_due_at=None, **columns)
+        harness.change_manifest(external_id, next_due_at=None, **columns)
 
 
-async def test_what_would_never_run_again_is_looked_at_now(
-    yard: Yard, caplog: pytest.LogCaptureFixture
+async def test_a_manifest_that_would_never_run_again_becomes_due_now(
+    harness: ManagerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await yard.run_until_idle()
-    silence(yard, "hourly", "daily", "once", "often")
+    await harness.run_until_idle()
+    silence(harness, "hourly", "daily", "once", "often")
 
-    assert repair(yard) == ["daily", "hourly", "often", "once"]
-    assert repair(yard) == []
+    assert repair(harness) == ["daily", "hourly", "often", "once"]
+    assert repair(harness) == []
 
-    await yard.manage()
-    planned = {one: (await yard.manifest(one)).next_due_at for one in ("hourly", "daily", "once", "often")}
+    await harness.manage()
+    planned = {one: (await harness.manifest(one)).next_due_at for one in ("hourly", "daily", "once", "often")}
     assert planned == {
         "hourly": TEN + timedelta(hours=1),
         "daily": TEN + timedelta(hours=21),
         "once": TEN + timedelta(hours=2),
         "often": TEN + timedelta(minutes=7),
     }
-    (entry,) = await yard.app.audit.list(action="manifests.repair")
+    (entry,) = await harness.app.audit.list(action="manifests.repair")
     assert (entry.actor, entry.via, entry.ids) == ("watchdog", "system", ("daily", "hourly", "often", "once"))
     warned = [line for line in caplog.messages if "no next due time" in line]
     assert len(warned) == 1
     assert warned[0].startswith("manifests: 4 had no next due time, no entry and no run")
     assert warned[0].endswith("they are due now: daily, hourly, often, once")
-    assert yard.app.context.counters.repaired_manifests == 4
+    assert harness.app.context.counters.repaired_manifests == 4
 
 
-async def test_a_success_that_a_dependent_has_missed_and_a_failure_nobody_saw_to_are_found(
-    yard: Yard,
+async def test_a_missed_success_of_a_parent_and_an_unhandled_failure_are_repaired(
+    harness: ManagerHarness,
 ) -> None:
-    await yard.manage()
-    await run_queued(yard)
-    silence(yard, "after")
-    silence(yard, "hourly", failure_count=1)
-    silence(yard, "daily", failure_count=1)
+    await harness.manage()
+    await run_queued(harness)
+    silence(harness, "after")
+    silence(harness, "hourly", failure_count=1)
+    silence(harness, "daily", failure_count=1)
 
-    assert repair(yard) == ["after", "daily", "hourly"]
+    assert repair(harness) == ["after", "daily", "hourly"]
 
-    await yard.manage()
-    assert {entry.manifest for entry in yard.queued()} >= {"after", "hourly"}
-    assert [letter.manifest for letter in await yard.letters()] == ["daily"]
+    await harness.manage()
+    assert {entry.manifest for entry in harness.queued()} >= {"after", "hourly"}
+    assert [letter.manifest for letter in await harness.letters()] == ["daily"]
 
 
-async def test_what_rests_for_a_reason_is_left_alone(yard: Yard) -> None:
-    await yard.run_until_idle()
-    silence(yard, "hourly", enabled=False)
-    yard.insert_entry("daily")
-    silence(yard, "daily")
+async def test_a_manifest_that_rests_for_a_reason_is_left_alone(harness: ManagerHarness) -> None:
+    await harness.run_until_idle()
+    silence(harness, "hourly", enabled=False)
+    harness.insert_entry("daily")
+    silence(harness, "daily")
     for _ in range(2):
-        yard.insert_run("often")
-    silence(yard, "often")
-    silence(yard, "once", last_successful_run=TEN)
+        harness.insert_run("often")
+    silence(harness, "often")
+    silence(harness, "once", last_successful_run=TEN)
 
-    assert repair(yard) == []  # nor what is excluded for good, dormant, or waits for its parent
-
-
-async def test_what_a_disabled_group_or_a_letter_holds_back_is_left_alone(yard: Yard) -> None:
-    yard.errors["daily"] = RuntimeError("no luck")
-    await yard.run_until_idle()
-    await yard.app.groups.update("a", enabled=False)
-    silence(yard, "hourly", "daily")
-
-    assert [letter.manifest for letter in await yard.letters()] == ["daily"]
-    assert repair(yard) == []
+    assert repair(harness) == []  # nor what is excluded for good, dormant, or waits for its parent
 
 
-async def test_what_this_server_cannot_evaluate_is_looked_at_too(yard: Yard) -> None:
-    await yard.run_until_idle()
-    silence(yard, "daily", time_zone="Mars/Olympus")
+async def test_a_manifest_held_back_by_a_disabled_group_or_a_letter_is_left_alone(
+    harness: ManagerHarness,
+) -> None:
+    harness.errors["daily"] = RuntimeError("no luck")
+    await harness.run_until_idle()
+    await harness.app.groups.update("a", enabled=False)
+    silence(harness, "hourly", "daily")
 
-    assert repair(yard) == ["daily"]
+    assert [letter.manifest for letter in await harness.letters()] == ["daily"]
+    assert repair(harness) == []
 
 
-async def test_it_looks_soon_after_the_start_and_every_five_minutes(yard: Yard) -> None:
-    silence(yard, "hourly")
+async def test_a_manifest_this_server_cannot_evaluate_is_repaired(harness: ManagerHarness) -> None:
+    await harness.run_until_idle()
+    silence(harness, "daily", time_zone="Mars/Olympus")
 
-    loop = loops.watchdog(yard.app.context, yard.store)
+    assert repair(harness) == ["daily"]
+
+
+async def test_the_watchdog_runs_soon_after_the_start_and_every_five_minutes(harness: ManagerHarness) -> None:
+    silence(harness, "hourly")
+
+    loop = loops.watchdog(harness.app.context, harness.store)
     await loop._turn()  # pyright: ignore[reportPrivateUsage]
 
-    assert (await yard.manifest("hourly")).next_due_at == TEN
+    assert (await harness.manifest("hourly")).next_due_at == TEN
     assert loop._poll_seconds() == 300  # pyright: ignore[reportPrivateUsage]
     assert loop._first_after == loops.HOUSEKEEPING_DELAY_SECONDS  # pyright: ignore[reportPrivateUsage]
 
@@ -145,60 +147,60 @@ FATES = (None, None, RuntimeError("no luck"), Cancel("stopped"), Snooze(timedelt
 class History:
     """Somebody does something at random, and after each step nothing is to be repaired."""
 
-    def __init__(self, yard: Yard, seed: int) -> None:
-        self.yard = yard
+    def __init__(self, harness: ManagerHarness, seed: int) -> None:
+        self.harness = harness
         self.chance = Random(seed)  # noqa: S311
-        yard.during |= {"hourly": self._wake, "daily": self._meanwhile, "often": self._meanwhile}
+        harness.during |= {"hourly": self._wake, "daily": self._meanwhile, "often": self._meanwhile}
 
     async def step(self) -> None:
         deeds = (self._go_on, self._go_on, self._manage, self._trigger, self._withdraw, self._cancel)
         deeds += (self._switch, self._switch_group, self._resolve)
         for name in NAMES:
             fate = self.chance.choice(FATES)
-            self.yard.errors.pop(name, None)
+            self.harness.errors.pop(name, None)
             if fate is not None:
-                self.yard.errors[name] = fate
+                self.harness.errors[name] = fate
         await self.chance.choice(deeds)()
 
     async def _go_on(self) -> None:
-        await self.yard.advance(minutes=self.chance.choice([0, 1, 7, 30, 60, 600]))
+        await self.harness.advance(minutes=self.chance.choice([0, 1, 7, 30, 60, 600]))
         if self.chance.random() < 0.5:
-            await self.yard.manage()
-        await run_queued(self.yard)
+            await self.harness.manage()
+        await run_queued(self.harness)
 
     async def _manage(self) -> None:
-        await self.yard.manage()
-        await self.yard.cycle("job_dispatcher")
-        await self.yard.manage()
+        await self.harness.manage()
+        await self.harness.cycle("job_dispatcher")
+        await self.harness.manage()
 
     async def _trigger(self) -> None:
         delay = self.chance.choice([None, timedelta(minutes=20)])
-        await self.yard.app.manifests.trigger(self.chance.choice(NAMES), delay=delay)
+        await self.harness.app.manifests.trigger(self.chance.choice(NAMES), delay=delay)
 
     async def _withdraw(self) -> None:
-        queued = [entry.id for entry in self.yard.queued()]
-        await self.yard.app.work_queue.cancel(self.chance.sample(queued, len(queued) // 2))
+        queued = [entry.id for entry in self.harness.queued()]
+        await self.harness.app.work_queue.cancel(self.chance.sample(queued, len(queued) // 2))
 
     async def _cancel(self) -> None:
-        runs = [run.id for run in await self.yard.app.executions.list(state="pending")]
-        await self.yard.app.executions.cancel(runs[: len(runs) // 2 + 1])
+        runs = [run.id for run in await self.harness.app.executions.list(state="pending")]
+        await self.harness.app.executions.cancel(runs[: len(runs) // 2 + 1])
 
     async def _switch(self) -> None:
-        manifests = self.yard.app.manifests
+        manifests = self.harness.app.manifests
         await self.chance.choice([manifests.enable, manifests.enable, manifests.disable])(
             self.chance.choice(NAMES)
         )
 
     async def _switch_group(self) -> None:
         enabled = self.chance.random() < 0.7
-        await self.yard.app.groups.update(self.chance.choice("ab"), enabled=enabled)
+        await self.harness.app.groups.update(self.chance.choice("ab"), enabled=enabled)
 
     async def _resolve(self) -> None:
-        letters = [letter.id for letter in await self.yard.letters("awaiting_intervention")]
+        letters = [letter.id for letter in await self.harness.letters("awaiting_intervention")]
         if self.chance.random() < 0.5:
-            await self.yard.app.dead_letters.requeue(letters)
+            await self.harness.app.dead_letters.requeue(letters)
         else:
-            await self.yard.app.dead_letters.acknowledge(letters, "seen")
+            await self.harness.app.dead_letters.acknowledge(letters, "seen")
 
     async def _wake(self) -> None:
         run = current()
@@ -209,19 +211,19 @@ class History:
     async def _meanwhile(self) -> None:
         """The manager looks while a run is active."""
         if self.chance.random() < 0.5:
-            await self.yard.advance(minutes=self.chance.choice([1, 60]))
-            await self.yard.manage()
+            await self.harness.advance(minutes=self.chance.choice([1, 60]))
+            await self.harness.manage()
 
 
 @pytest.mark.parametrize("seed", [5, 11])
-async def test_a_long_history_leaves_nothing_to_repair(yard: Yard, seed: int) -> None:
-    history = History(yard, seed)
+async def test_a_long_history_leaves_nothing_to_repair(harness: ManagerHarness, seed: int) -> None:
+    history = History(harness, seed)
 
     for number in range(150):
         await history.step()
 
-        assert repair(yard) == [], f"after step {number}"
-    assert len(yard.ran) > 20
+        assert repair(harness) == [], f"after step {number}"
+    assert len(harness.ran) > 20
 
 
 def many(connection: Connection, count: int, **columns: Any) -> None:
@@ -245,7 +247,7 @@ def effort(store: Store) -> int:
     )
 
 
-def test_it_reads_only_what_has_no_planned_look(store: Store) -> None:
+def test_the_watchdog_reads_only_manifests_without_a_due_time(store: Store) -> None:
     group = {"name": "g", "created_at": TEN, "updated_at": TEN}
     store.run(lambda connection: connection.execute(insert(tables(connection).manifest_group).values(group)))
     store.run(many, 300, schedule_type=ScheduleType.ON_DEMAND)

@@ -37,7 +37,7 @@ def codes(reasons: list[Reason]) -> list[str]:
     return [reason.code for reason in reasons]
 
 
-async def test_what_is_due_is_taken_by_the_next_cycle(url: str) -> None:
+async def test_a_due_manifest_is_queued_by_the_next_cycle(url: str) -> None:
     app = app_at(url)
     app.schedule(greet_of(app), "ada", "Ada", every(hours=1))
     async with Harness(app):
@@ -57,7 +57,7 @@ async def test_a_manifest_waits_for_its_next_occurrence(url: str) -> None:
         assert (reason.code, reason.until) == ("waiting", h.now + timedelta(hours=1))
 
 
-async def test_an_exclusion_is_told_apart_from_waiting(url: str, now: datetime) -> None:
+async def test_an_exclusion_is_reported_with_its_end(url: str, now: datetime) -> None:
     app = app_at(url)
     app.schedule(greet_of(app), "ada", "Ada", every(hours=1), exclude=[exclude.time_window("11:00", "15:00")])
     async with Harness(app, now):
@@ -66,7 +66,7 @@ async def test_an_exclusion_is_told_apart_from_waiting(url: str, now: datetime) 
     assert (reason.code, reason.until) == ("excluded", now + timedelta(hours=3))
 
 
-async def test_everything_that_stands_against_a_run_is_told_in_order(url: str) -> None:
+async def test_all_reasons_against_a_run_are_listed_in_order(url: str) -> None:
     app = app_at(url)
     app.schedule(greet_of(app), "nobody", "nobody", every(hours=1), group="people", max_retries=1)
     async with Harness(app) as h:
@@ -107,7 +107,7 @@ async def test_a_failed_manifest_waits_for_its_next_try(url: str) -> None:
         assert (again.until, again.ids) == (h.now + timedelta(minutes=5), queued.ids)
 
 
-async def test_a_manager_that_is_switched_off_is_told(url: str) -> None:
+async def test_a_disabled_manager_is_a_reason(url: str) -> None:
     app = app_at(url, manifest_manager_enabled=False)
     app.schedule(greet_of(app), "ada", "Ada", every(hours=1))
     async with Harness(app):
@@ -130,7 +130,7 @@ async def test_a_full_group_is_named_with_the_runs_that_fill_it(url: str) -> Non
     assert worker.text == "no worker is alive"
 
 
-async def test_a_full_group_also_holds_what_was_put_off_and_is_not_promoted_yet(url: str) -> None:
+async def test_a_full_group_is_a_reason_for_a_delayed_entry_not_yet_promoted(url: str) -> None:
     app = app_at(url)
     app.group("people", max_active_jobs=1)
     async with Harness(app) as h:
@@ -186,7 +186,7 @@ async def test_workers_must_live_have_the_train_and_a_free_slot(url: str) -> Non
     assert [str(reason) for reason in gone] == ["no worker is alive"]
 
 
-async def test_an_entry_that_was_put_off_says_until_when(url: str) -> None:
+async def test_a_delayed_entry_reports_its_due_time(url: str) -> None:
     app = app_at(url)
     async with Harness(app) as h:
         entry = await app.queue(greet_of(app), "Ada", delay=timedelta(minutes=5))
@@ -196,7 +196,7 @@ async def test_an_entry_that_was_put_off_says_until_when(url: str) -> None:
         assert (reason.code, reason.until) == ("delayed", h.now + timedelta(minutes=5))
 
 
-async def test_a_dispatcher_that_is_switched_off_is_told_first(url: str) -> None:
+async def test_a_disabled_dispatcher_is_the_first_reason(url: str) -> None:
     app = app_at(url, job_dispatcher_enabled=False)
     app.group("people", enabled=False)
     async with Harness(app):
@@ -205,7 +205,7 @@ async def test_a_dispatcher_that_is_switched_off_is_told_first(url: str) -> None
         assert codes(await app.why(entry.id)) == ["dispatcher_off", "group_disabled", "no_worker"]
 
 
-async def test_what_passed_the_gate_says_what_has_become_of_it(url: str) -> None:
+async def test_an_admitted_entry_reports_its_run(url: str) -> None:
     app = app_at(url)
     app.schedule(greet_of(app), "ada", "Ada", every(hours=1))
     async with Harness(app) as h:
@@ -221,7 +221,7 @@ async def test_what_passed_the_gate_says_what_has_become_of_it(url: str) -> None
         assert codes(await app.why(withdrawn.id)) == ["withdrawn"]
 
 
-async def test_what_is_handed_over_names_its_submitter(url: str) -> None:
+async def test_a_run_to_hand_over_names_its_submitter(url: str) -> None:
     class Post:
         name = "post"
 
@@ -249,7 +249,7 @@ async def test_what_is_handed_over_names_its_submitter(url: str) -> None:
         ("run:9", "no run 9"),
     ],
 )
-async def test_what_is_not_there_is_refused(what: str | int, said: str) -> None:
+async def test_an_unknown_name_or_number_raises_not_found(what: str | int, said: str) -> None:
     app = app_at("memory://")
     async with Harness(app):
         with pytest.raises(NotFound, match=said):
@@ -282,7 +282,7 @@ async def test_a_pending_run_does_not_blame_slots_that_are_free(url: str) -> Non
         assert codes(reasons) == ["pending"]
 
 
-async def test_a_run_is_asked_for_by_its_number_or_its_external_id(url: str) -> None:
+async def test_a_run_is_found_by_its_number_or_its_external_id(url: str) -> None:
     app = app_at(url)
     async with Harness(app) as h:
         first = await app.queue(greet_of(app), "Ada", delay=timedelta(hours=1))
@@ -294,7 +294,7 @@ async def test_a_run_is_asked_for_by_its_number_or_its_external_id(url: str) -> 
         assert await app.why(second.external_id) == await app.why("run:1") == await app.why("entry:2")
 
 
-async def test_a_job_that_is_tried_again_says_why_and_when(url: str) -> None:
+async def test_a_job_to_be_retried_reports_the_reason_and_the_time(url: str) -> None:
     app = app_at(url)
     async with Harness(app) as h:
         entry = await app.queue(greet_of(app), "nobody", retry=Retry(delay=timedelta(minutes=9)))
@@ -325,7 +325,7 @@ async def test_a_failed_hand_over_is_named(url: str) -> None:
         assert "the hand-over failed once, last with OSError: the line is dead" in reason.text
 
 
-async def test_who_asks_without_the_code_is_answered_by_what_servers_publish(url: str) -> None:
+async def test_without_code_why_uses_the_settings_that_servers_publish(url: str) -> None:
     if url == "memory://":
         return
     app = app_at(url, max_active_jobs=1, polling_interval=timedelta(hours=1))

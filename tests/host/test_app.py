@@ -62,7 +62,7 @@ def test_a_route_that_does_not_fit_is_refused_where_it_is_written() -> None:
         app.train("broken", to_bytes >> to_text)
 
 
-def test_a_service_must_be_provided_before_it_is_asked_for() -> None:
+def test_a_service_must_be_provided_before_a_train_uses_it() -> None:
     app = Trax("memory://")
 
     def mail(name: str, lock: threading.Event) -> None: ...
@@ -94,7 +94,7 @@ async def test_the_app_opens_and_closes_as_a_block(url: str) -> None:
         assert await app.run(train, 5) == "5"
 
 
-def test_servers_that_may_not_migrate_say_so(empty_url: str) -> None:
+def test_a_server_that_may_not_migrate_names_the_command(empty_url: str) -> None:
     app = Trax(empty_url, skip_migrations=True)
     train = app.train("convert", to_text)
 

@@ -42,7 +42,7 @@ def test_a_fresh_database_is_well(address: str) -> None:
     assert ("journal" in codes) is address.startswith("sqlite")
 
 
-def test_who_holds_a_lock_of_the_servers_is_named(postgres_url: str) -> None:
+def test_a_session_that_holds_a_server_lock_is_named(postgres_url: str) -> None:
     store = Store(postgres_url)
     store.open()
     with psycopg.connect(postgres_url, application_name="shop") as holder:
@@ -64,7 +64,7 @@ def test_who_holds_a_lock_of_the_servers_is_named(postgres_url: str) -> None:
     )
 
 
-def test_a_holder_whose_activity_is_hidden_counts_if_somebody_waits() -> None:
+def test_a_holder_with_hidden_activity_is_reported_if_others_wait() -> None:
     hidden = inspect.LockHolder(7, "ada", "", None, "gate_lock", None, 0)
 
     assert [one.is_wrong for one in lock_findings([hidden])] == [False]
@@ -74,7 +74,7 @@ def test_a_holder_whose_activity_is_hidden_counts_if_somebody_waits() -> None:
     )
 
 
-def test_what_was_left_behind_is_found(address: str) -> None:
+def test_lost_workers_and_overdue_pending_runs_are_found(address: str) -> None:
     store = Store(address)
     now = store.read(store.now)
     store.run(workers.register, WORKER, now=now - timedelta(minutes=1))
@@ -91,7 +91,7 @@ def test_what_was_left_behind_is_found(address: str) -> None:
     ]
 
 
-def test_what_waits_for_a_retired_parent_is_found_and_servers_that_differ(address: str) -> None:
+def test_dependents_of_a_retired_parent_and_differing_servers_are_found(address: str) -> None:
     app = Railway(address)
     app.schedule(app.sync_table, "goes", USERS, every(hours=1)).include(app.sync_table, "waits", USERS)
 
@@ -127,7 +127,7 @@ def test_an_index_that_is_gone_is_found_with_the_statement_that_makes_it(address
     assert [finding for finding in load_findings(address) if finding.is_wrong] == []
 
 
-def test_storage_options_that_somebody_has_reset_are_found(postgres_url: str) -> None:
+def test_changed_storage_options_are_found(postgres_url: str) -> None:
     store = Store(postgres_url)
     store.run(lambda connection: connection.exec_driver_sql("ALTER TABLE trax.metadata RESET (fillfactor)"))
     store.close()
@@ -137,7 +137,7 @@ def test_storage_options_that_somebody_has_reset_are_found(postgres_url: str) ->
     assert wrong == ["ALTER TABLE trax.metadata SET (fillfactor=46)"]
 
 
-async def test_updates_that_an_index_of_somebody_else_makes_dearer_are_found(
+async def test_updates_slowed_by_a_foreign_index_are_found(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_checks, "MIN_RUNS", 10)
@@ -182,13 +182,13 @@ def test_sizes_are_those_of_the_rows_that_are_there(postgres_url: str) -> None:
     assert 0.5 < key.bytes / key.normal_bytes < 1.5
 
 
-def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None:
+def test_a_database_without_tables_names_the_command_to_create_them(empty_url: str) -> None:
     wrong = [finding for finding in load_findings(empty_url) if finding.is_wrong]
 
     assert [(finding.code, finding.fix) for finding in wrong] == [("schema", "run `trax db migrate`")]
 
 
-def test_the_oldest_transaction_is_that_of_somebody_else(postgres_url: str) -> None:
+def test_the_oldest_transaction_excludes_the_reader(postgres_url: str) -> None:
     holding, looking = Store(postgres_url), Store(postgres_url)
 
     def held_open(connection: Connection) -> tuple[int, inspect.OldTransaction | None]:

@@ -82,14 +82,12 @@ async def test_the_list_can_be_narrowed(h: Harness) -> None:
         ({"parent_id": -1}, "parent_id must be an id"),
     ],
 )
-async def test_a_question_that_makes_no_sense_is_refused(
-    h: Harness, asked: dict[str, Any], said: str
-) -> None:
+async def test_an_invalid_filter_is_refused(h: Harness, asked: dict[str, Any], said: str) -> None:
     with pytest.raises(TraxError, match=said):
         await h.app.executions.list(**asked)
 
 
-async def test_a_run_in_progress_is_asked_to_stop_and_told_at_once(h: Harness) -> None:
+async def test_a_run_in_progress_is_requested_to_cancel_and_notified_at_once(h: Harness) -> None:
     began, heard = asyncio.Event(), asyncio.Event()
     h.app.context.events.listen(Topic.CANCEL, heard.set)
 
@@ -112,7 +110,7 @@ async def test_a_run_in_progress_is_asked_to_stop_and_told_at_once(h: Harness) -
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_what_is_over_cannot_be_cancelled(h: Harness) -> None:
+async def test_an_ended_run_cannot_be_cancelled(h: Harness) -> None:
     await h.run_until_idle()
     (run,) = await h.app.executions.list()
 
@@ -160,7 +158,7 @@ def carried(store: Store, entry_id: int) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 @pytest.mark.parametrize("has_code", [True, False])
-async def test_a_run_that_is_run_again_keeps_its_limits_whoever_asks(
+async def test_a_rerun_keeps_the_limits_of_the_run_for_any_caller(
     h: Harness, url: str, has_code: bool
 ) -> None:
     store = await h.app.context.store.open()
@@ -207,7 +205,7 @@ async def test_a_manifests_run_that_is_run_again_keeps_the_manifests_limits(h: H
         ({"train": "gret"}, UnknownTrain, "did you mean 'greet'"),
     ],
 )
-async def test_what_cannot_be_run_again_is_refused(
+async def test_a_run_that_cannot_be_repeated_is_refused(
     h: Harness, columns: dict[str, Any], kind: type[Exception], said: str
 ) -> None:
     def spoil(connection: Connection) -> None:
@@ -223,7 +221,7 @@ async def test_what_cannot_be_run_again_is_refused(
     assert await h.app.work_queue.list(origin="rerun") == []
 
 
-async def test_a_run_that_is_not_there_is_said_so(h: Harness) -> None:
+async def test_an_unknown_run_raises_not_found(h: Harness) -> None:
     with pytest.raises(NotFound, match="there is no execution 99"):
         await h.app.executions.rerun(99)
     with pytest.raises(NotFound, match="there is no execution 99"):

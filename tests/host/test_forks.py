@@ -1,4 +1,4 @@
-"""An app that was used before a fork works in parent and child: nothing is shared, nobody is disturbed."""
+"""An app that was used before a fork works in parent and child, and they share no connection."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_no_session_of_the_parent_ends_with_a_child(postgres_url: str) -> None:
     assert before <= after
 
 
-def test_a_connection_that_a_child_closes_goes_on_in_the_parent(postgres_url: str) -> None:
+def test_a_connection_closed_by_a_child_still_works_in_the_parent(postgres_url: str) -> None:
     with open_connection(postgres_url) as connection:
         fork(connection.close).result()
 

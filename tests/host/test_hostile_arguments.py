@@ -1,4 +1,4 @@
-"""What no caller may pass in Python is refused by its name, before a driver or the calendar refuses it."""
+"""Impossible arguments are refused by name, before a driver or the calendar refuses them."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def app(harness: Harness) -> Trax:
     [(BY_ID, IDS), (BY_MOMENT, MOMENTS), (BY_NAME, NAMES), (BY_DURATION, DURATIONS), (BY_NUMBER, NUMBERS)],
     ids=["ids", "moments", "names", "durations", "numbers"],
 )
-async def test_what_cannot_be_is_refused_by_its_name(
+async def test_an_impossible_argument_is_refused_by_its_name(
     app: Trax, verbs: dict[str, Ask], values: tuple[Any, ...]
 ) -> None:
     for name, ask in verbs.items():
@@ -172,7 +172,7 @@ async def test_what_cannot_be_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("what", [2**63 - 1, "9" * 19, "9" * 30, "run:" + "9" * 30, "entry:9", "9" * 200])
-async def test_a_number_that_nothing_has_is_not_found(app: Trax, what: Any) -> None:
+async def test_an_unused_id_is_not_found(app: Trax, what: Any) -> None:
     with pytest.raises(NotFound):
         await app.why(what)
 
@@ -194,14 +194,14 @@ async def test_nothing_is_started_without_a_name(app: Trax) -> None:
 
 
 @pytest.mark.parametrize("name", DECLARED)
-def test_what_is_declared_is_bounded_where_it_is_written(name: str) -> None:
+def test_a_declaration_out_of_bounds_is_refused(name: str) -> None:
     declare, values = DECLARED[name]
     for value in values:
         with pytest.raises(DefinitionError):
             declare(value)
 
 
-async def test_what_is_just_within_the_bounds_works(harness: Harness) -> None:
+async def test_a_value_just_within_the_bounds_works(harness: Harness) -> None:
     """The longest, the largest and the latest, in every column at once."""
     app = harness.app
     retry = Retry(
@@ -255,7 +255,7 @@ async def test_workers_are_counted_and_paged(app: Trax) -> None:
 
 
 @pytest.mark.parametrize("option", ["trains", "groups"])
-async def test_a_worker_of_a_name_that_nothing_can_have_does_not_start(option: str) -> None:
+async def test_a_worker_with_a_filter_by_an_impossible_name_does_not_start(option: str) -> None:
     only: Any = {option: ["\ud800"]}
     app = railway("memory://")
 

@@ -123,7 +123,7 @@ def test_each_argument_of_what_declarations_are_made_of_is_refused_clearly_or_wo
 
 
 @pytest.mark.parametrize("url", ["memory", "postgresql"], indirect=True)
-def test_whatever_is_drawn_is_refused_clearly_or_works(office: Office) -> None:
+def test_a_random_call_works_or_is_refused_clearly(office: Office) -> None:
     @DRAWN
     @given(calls=st.lists(st.tuples(st.sampled_from(OPERATING), anything), min_size=10, max_size=20))
     def story(calls: list[tuple[Place, Any]]) -> None:

@@ -181,9 +181,7 @@ def test_no_value_of_a_request_breaks_the_endpoint(far: FarSide, caplog: pytest.
 
 
 @pytest.mark.parametrize("url", ["memory"], indirect=True)
-def test_whatever_is_drawn_does_not_break_the_endpoint(
-    far: FarSide, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_random_request_does_not_break_the_endpoint(far: FarSide, caplog: pytest.LogCaptureFixture) -> None:
     @DRAWN
     @given(
         requests=st.lists(st.tuples(st.sampled_from(sorted(PLACES)), json_values), min_size=5, max_size=20)

@@ -1,4 +1,4 @@
-"""Whoever has the secret of an HTTP worker can end its runs, and do nothing else here."""
+"""A client with the secret of an HTTP worker can end its runs, and do nothing else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from tests.support.flow_manager import Yard
+from tests.support.manager_harness import ManagerHarness
 
 from trax import current, every
 from trax.errors import InvalidArgument
@@ -28,7 +28,7 @@ TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 DONE = '{"done":"DONE"}'
 
 
-class HostileWorker(Yard):
+class HostileWorker(ManagerHarness):
     """A schedule with a dormant dependent; its jobs are sent to an endpoint that streams `lines`."""
 
     def __init__(self, url: str) -> None:
@@ -181,7 +181,7 @@ async def test_an_answer_that_cannot_be_read_hands_nothing_over(url: str, text: 
         response.headers.update(key.headers(200, response.content))
         return response
 
-    h = Yard(url, TEN)
+    h = ManagerHarness(url, TEN)
     h.app.submitters.default = HttpWorkers("http://far/jobs", SECRET, transport=httpx2.MockTransport(respond))
     async with h:
         await h.app.queue(h.job, "hello")
@@ -193,7 +193,7 @@ async def test_an_answer_that_cannot_be_read_hands_nothing_over(url: str, text: 
 
 
 async def test_progress_with_a_message_that_is_no_text_is_refused(url: str) -> None:
-    h, message = Yard(url, TEN), 7
+    h, message = ManagerHarness(url, TEN), 7
     refused: list[str] = []
 
     async def report() -> Any:

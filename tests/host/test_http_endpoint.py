@@ -1,4 +1,4 @@
-"""What the endpoint answers, to whom, and what it refuses."""
+"""The endpoint of HTTP workers: its responses, authorization and refusals."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_an_input_that_is_refused_is_the_failure_of_the_run(call: Caller) 
     assert "train 'double': invalid input" in ending["failed"]["message"]
 
 
-async def test_a_run_that_wants_its_dependents_woken_is_told_that_this_cannot_be_done_here(
+async def test_activating_dependents_over_http_is_refused_with_the_reason(
     call: Caller,
 ) -> None:
     facts = {**FACTS, "train": "wake", "manifest": "hourly"}
@@ -146,7 +146,7 @@ async def test_an_unsigned_call_is_refused(call: Caller) -> None:
 
 
 @pytest.mark.parametrize("changed", [{SIGNATURE: "0" * 64}, {SIGNATURE: ""}, {"trax-key": "other"}])
-async def test_the_body_of_whoever_may_not_call_is_not_read(changed: dict[str, str]) -> None:
+async def test_the_body_of_an_unauthorized_call_is_not_read(changed: dict[str, str]) -> None:
     headers = call_headers("default", SECRET.encode(), "POST", "/jobs/offer", b"{}", now=NOON) | changed
     heard: list[Any] = []
 
@@ -211,7 +211,7 @@ async def test_a_body_that_does_not_arrive_is_waited_for_so_long_and_so_many_tim
     await call.close()
 
 
-async def test_answers_to_whoever_may_call_are_signed_also_when_they_refuse(call: Caller) -> None:
+async def test_responses_to_authorized_calls_are_signed_also_when_they_refuse(call: Caller) -> None:
     answers = [
         await call("offer", {"runs": []}),
         await call("take-up", {"runs": []}),
@@ -261,7 +261,7 @@ async def test_a_call_replayed_at_another_operation_is_forged(call: Caller) -> N
     assert (await call.send("take-up", body, headers)).status_code == 401
 
 
-async def test_an_oversized_body_is_refused_also_when_it_does_not_say_how_long_it_is(call: Caller) -> None:
+async def test_an_oversized_body_is_refused_also_without_a_declared_length(call: Caller) -> None:
     async def parts() -> AsyncGenerator[bytes]:
         for _ in range(MOST):
             yield b"xx"
@@ -292,7 +292,7 @@ async def test_an_oversized_body_is_refused_also_when_it_does_not_say_how_long_i
         ("", b"{}", 404),
     ],
 )
-async def test_what_cannot_be_understood_is_refused_with_a_reason(
+async def test_an_unreadable_call_is_refused_with_a_reason(
     call: Caller, operation: str, body: bytes, status: int
 ) -> None:
     answer = await call(operation, body=body)
@@ -384,13 +384,13 @@ async def test_an_offer_is_answered_for_each_train(call: Caller) -> None:
     assert answers == [None, "no train is registered as 'dubble'; did you mean 'double'?"]
 
 
-async def test_a_run_that_does_not_exist_is_not_taken_up(call: Caller) -> None:
+async def test_a_run_that_does_not_exist_is_not_claimed(call: Caller) -> None:
     answer = await call("take-up", {"runs": [{"metadata_id": 7, "train": "double"}]})
 
     assert (answer.status_code, answer.json()) == (202, {"answers": ["NotFound: there is no execution 7"]})
 
 
-async def test_without_its_database_it_asks_to_come_again(
+async def test_without_its_database_the_endpoint_asks_for_a_retry(
     call: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The near side of HTTP workers: what it says, what it makes of the answers, and when it calls again."""
+"""The submitter of HTTP workers: its calls, its handling of responses, and its retries."""
 
 # pyright: reportPrivateUsage=false
 
@@ -87,7 +87,7 @@ def told(request: httpx2.Request, *lines: str) -> httpx2.Response:
     return httpx2.Response(200, content=b"\n\n".join([*signed, b""]))
 
 
-async def test_what_is_sent_is_signed_and_carries_only_ids_and_trains() -> None:
+async def test_a_call_is_signed_and_carries_only_ids_and_trains() -> None:
     wire = Wire(answer(202, TAKEN))
 
     assert await wire.workers().submit([RUN]) == [None]
@@ -120,7 +120,7 @@ async def test_each_run_has_its_own_answer() -> None:
     assert answers == [None, Refused("NotFound: there is no execution 42")]
 
 
-async def test_a_busy_far_side_is_asked_again_each_time_with_a_new_signature() -> None:
+async def test_a_busy_endpoint_is_called_again_each_time_with_a_new_signature() -> None:
     wire = Wire(answer(503), answer(503), answer(202, TAKEN))
 
     assert await wire.workers().submit([RUN]) == [None]
@@ -130,7 +130,7 @@ async def test_a_busy_far_side_is_asked_again_each_time_with_a_new_signature() -
 
 
 @pytest.mark.parametrize(("after", "seconds"), [("3", 3), ("600", 30)])
-async def test_a_far_side_that_says_when_to_come_again_is_heeded(after: str, seconds: float) -> None:
+async def test_a_retry_after_of_the_endpoint_is_respected(after: str, seconds: float) -> None:
     wire = Wire(answer(429, retry_after=after), answer(202, TAKEN))
 
     await wire.workers().submit([RUN])
@@ -139,7 +139,7 @@ async def test_a_far_side_that_says_when_to_come_again_is_heeded(after: str, sec
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
-async def test_any_other_answer_is_a_refusal_at_once_with_what_it_said(status: int) -> None:
+async def test_any_other_status_is_a_refusal_at_once_with_its_body(status: int) -> None:
     wire = Wire(httpx2.Response(status, text="x" * 5000))
 
     (refused,) = await wire.workers().submit([RUN])
@@ -150,14 +150,14 @@ async def test_any_other_answer_is_a_refusal_at_once_with_what_it_said(status: i
 
 
 @pytest.mark.parametrize("status", [200, 202, 401, 404])
-async def test_an_answer_that_the_far_side_did_not_sign_hands_nothing_over(status: int) -> None:
+async def test_an_unsigned_response_hands_over_no_run(status: int) -> None:
     (refused,) = await Wire(answer(status, TAKEN), is_forged=True).workers().submit([RUN])
 
     assert isinstance(refused, Refused)
     assert f"responded {status}, not signed by the endpoint (sent by a proxy, other secret" in refused.reason
 
 
-async def test_an_answer_to_another_call_hands_nothing_over() -> None:
+async def test_a_response_to_another_call_hands_over_no_run() -> None:
     first = Wire(answer(202, TAKEN))
     await first.workers().submit([RUN])
     overheard = by_far_side(first.calls[0], answer(202, TAKEN))
@@ -168,7 +168,7 @@ async def test_an_answer_to_another_call_hands_nothing_over() -> None:
 
 
 @pytest.mark.parametrize("status", sorted(RETRY_STATUSES))
-async def test_a_proxy_that_finds_nobody_at_home_need_not_sign(status: int) -> None:
+async def test_a_proxy_without_a_backend_need_not_sign(status: int) -> None:
     wire = Wire(answer(status), answer(202, TAKEN))
 
     assert await wire.workers().submit([RUN]) == [None]
@@ -193,7 +193,7 @@ async def test_after_the_last_retry_the_answer_is_a_refusal() -> None:
     assert wire.waits == [1, 2, 4, 8, 16]
 
 
-async def test_a_network_error_is_no_reason_to_call_again() -> None:
+async def test_a_network_error_is_not_retried() -> None:
     wire = Wire(httpx2.ReadTimeout("too late"))
 
     with pytest.raises(httpx2.ReadTimeout):
@@ -203,14 +203,14 @@ async def test_a_network_error_is_no_reason_to_call_again() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<html>log in</html>", "[]", '{"answers": []}', '{"answers": 1}'])
-async def test_an_answer_that_is_not_understood_is_a_refusal(text: str) -> None:
+async def test_an_unreadable_response_is_a_refusal(text: str) -> None:
     (refused,) = await Wire(httpx2.Response(200, text=text)).workers().submit([RUN])
 
     assert isinstance(refused, Refused)
     assert refused.reason.startswith("invalid response: ")
 
 
-async def test_two_far_sides_each_get_only_their_trains(url: str) -> None:
+async def test_two_endpoints_get_only_their_trains(url: str) -> None:
     app, first, second = Trax(url), Wire(answer(202, TAKEN)), Wire(answer(202, TAKEN))
 
     @app.train
@@ -232,7 +232,7 @@ async def test_two_far_sides_each_get_only_their_trains(url: str) -> None:
     ]
 
 
-async def test_fifty_slow_calls_ten_at_a_time_take_as_long_as_five(url: str) -> None:
+async def test_fifty_slow_calls_ten_at_a_time_last_as_long_as_five(url: str) -> None:
     """Each call takes two seconds, and time goes on only when ten of them wait: a virtual clock."""
     clock, under_way = 0, asyncio.Barrier(10)
 
@@ -327,14 +327,14 @@ async def test_a_run_leaves_the_same_record_wherever_it_is_kept(far: Far) -> Non
 
 
 @pytest.mark.parametrize("url", ["memory", "sqlite"], indirect=True)
-async def test_what_a_run_says_of_its_progress_is_in_its_record(far: Far) -> None:
+async def test_the_progress_of_a_run_is_in_its_record(far: Far) -> None:
     """Not on PostgreSQL: a note about a row that is being noted as handed over is passed over there."""
     record = await far.record("hello")
 
     assert (record.progress, record.progress_message) == (0.5, "half of it")
 
 
-async def test_a_run_that_asks_for_a_later_try_gets_it(far: Far) -> None:
+async def test_a_run_that_requests_a_later_retry_gets_it(far: Far) -> None:
     record = await far.record("later")
 
     assert (record.state, record.failure_exception, record.failure_junction) == (
@@ -357,14 +357,14 @@ async def test_an_error_after_which_no_try_would_help_is_known_by_its_class(far:
     assert "it is not retried" in letter.reason
 
 
-async def test_a_synchronous_run_is_recorded_once_and_gives_its_output(far: Far) -> None:
+async def test_a_synchronous_run_is_recorded_once_and_returns_its_output(far: Far) -> None:
     assert await far.app.run(far.work, "hello", on=far.workers) == 5
 
     (record,) = await far.app.executions.list()
     assert (record.state, record.output, record.input) == (State.COMPLETED, 5, "hello")
 
 
-async def test_what_a_synchronous_run_raises_is_told_to_the_caller_and_to_its_record(far: Far) -> None:
+async def test_an_error_of_a_synchronous_run_reaches_the_caller_and_the_record(far: Far) -> None:
     @far.app.train
     async def outer(what: str) -> int:
         return await far.app.run(far.work, what, on=far.workers)
@@ -378,7 +378,7 @@ async def test_what_a_synchronous_run_raises_is_told_to_the_caller_and_to_its_re
     assert (inner.parent_id, raised.value.type) == (around.id, "LookupError")
 
 
-async def test_a_synchronous_run_takes_no_longer_than_its_train_may(url: str) -> None:
+async def test_a_synchronous_run_lasts_no_longer_than_the_timeout_of_its_train(url: str) -> None:
     async def hang(_: httpx2.Request) -> httpx2.Response:
         await asyncio.Event().wait()
         raise AssertionError
@@ -407,7 +407,7 @@ def answering(execute: Callable[[httpx2.Request], Awaitable[httpx2.Response]]) -
     return httpx2.MockTransport(answered)
 
 
-async def test_a_run_whose_far_side_vanishes_has_failed_and_is_tried_again(near: Far) -> None:
+async def test_a_run_whose_endpoint_vanishes_fails_and_is_retried(near: Far) -> None:
     async def vanish(_: httpx2.Request) -> httpx2.Response:
         raise httpx2.ReadError("connection reset")
 
@@ -418,7 +418,7 @@ async def test_a_run_whose_far_side_vanishes_has_failed_and_is_tried_again(near:
     assert (near.entry.status, near.entry.dispatch_attempts) == (QueueStatus.QUEUED, 0)
 
 
-async def test_a_far_side_that_stops_in_the_middle_of_its_answer_has_vanished(near: Far) -> None:
+async def test_an_incomplete_response_fails_the_run(near: Far) -> None:
     async def half(request: httpx2.Request) -> httpx2.Response:
         return told(request, '{"progress":[0.1,null]}', '{"of_the_future":1}')
 
@@ -445,7 +445,7 @@ FORGERIES: dict[str, Callable[[httpx2.Request], httpx2.Response]] = {
 
 
 @pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
-async def test_nobody_on_the_way_can_say_how_a_run_ended(
+async def test_an_unsigned_response_cannot_end_a_run(
     near: Far, forge: Callable[[httpx2.Request], httpx2.Response]
 ) -> None:
     """Nobody here knows what became of it: it counts as lost, and its retry policy decides."""
@@ -461,7 +461,7 @@ async def test_nobody_on_the_way_can_say_how_a_run_ended(
     assert near.entry.status is QueueStatus.QUEUED
 
 
-async def test_a_run_that_a_proxy_put_off_goes_back_as_if_it_had_never_begun(near: Far) -> None:
+async def test_a_run_delayed_by_a_proxy_is_requeued_uncounted(near: Far) -> None:
     async def put_off(_: httpx2.Request) -> httpx2.Response:
         return answer(503)
 
@@ -472,7 +472,7 @@ async def test_a_run_that_a_proxy_put_off_goes_back_as_if_it_had_never_begun(nea
     assert near.entry.status is QueueStatus.QUEUED
 
 
-async def test_what_the_far_side_itself_refuses_is_the_failure_of_the_run(near: Far) -> None:
+async def test_a_refusal_by_the_endpoint_is_the_failure_of_the_run(near: Far) -> None:
     async def refuse(request: httpx2.Request) -> httpx2.Response:
         return by_far_side(request, answer(404, {"error": "no train is registered as 'work'"}))
 
@@ -493,7 +493,7 @@ async def test_text_may_hold_any_separator_of_lines(near: Far) -> None:
     assert (record.state, record.output) == (State.COMPLETED, 5)
 
 
-async def test_a_run_that_reached_nobody_goes_back_as_if_it_had_never_begun(near: Far) -> None:
+async def test_a_run_that_reached_no_endpoint_is_requeued_uncounted(near: Far) -> None:
     async def nobody(_: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("refused")
 
@@ -505,7 +505,7 @@ async def test_a_run_that_reached_nobody_goes_back_as_if_it_had_never_begun(near
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
-async def test_a_server_that_stops_hangs_up_and_puts_the_run_back(url: str) -> None:
+async def test_a_stopping_server_disconnects_and_requeues_the_run(url: str) -> None:
     called, hung_up = asyncio.Event(), asyncio.Event()
 
     async def hang(_: httpx2.Request) -> httpx2.Response:
@@ -534,7 +534,7 @@ async def test_a_server_that_stops_hangs_up_and_puts_the_run_back(url: str) -> N
     far.app.close()
 
 
-async def test_an_output_that_our_code_cannot_read_was_made_all_the_same(
+async def test_an_output_that_our_code_cannot_read_is_recorded_as_completed(
     near: Far, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def strange(request: httpx2.Request) -> httpx2.Response:
@@ -549,7 +549,7 @@ async def test_an_output_that_our_code_cannot_read_was_made_all_the_same(
     assert "output not saved" in caplog.text
 
 
-async def test_an_offer_that_is_refused_is_a_failed_hand_over_and_nothing_is_begun(near: Far) -> None:
+async def test_a_refused_offer_is_a_failed_hand_over_and_starts_no_run(near: Far) -> None:
     near.workers = near.through(httpx2.MockTransport(lambda _: answer(401)), mode="response")
     record = await near.record("hello")
 
@@ -568,7 +568,9 @@ async def test_an_offer_that_is_refused_is_a_failed_hand_over_and_nothing_is_beg
         ({"key": ""}, "a key id must be printable ASCII text"),
     ],
 )
-def test_what_cannot_work_is_refused_where_it_is_made(options: dict[str, Any], said: str) -> None:
+def test_impossible_options_are_refused_when_the_submitter_is_created(
+    options: dict[str, Any], said: str
+) -> None:
     make: Any = HttpWorkers
     with pytest.raises(DefinitionError, match=said) as refused:
         make(**({"url": "https://far", "secret": SECRET} | options))
@@ -582,7 +584,7 @@ def test_the_secret_is_never_shown() -> None:
     assert SECRET not in repr(workers) + repr(workers._endpoint)
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx2", None)
 
     with pytest.raises(MissingExtra, match=r"pip install 'trax-scheduler\[http\]'"):

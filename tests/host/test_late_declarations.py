@@ -1,4 +1,4 @@
-"""What is declared after the start would have no effect, so it is refused."""
+"""Declarations after the start would have no effect, so they are refused."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ async def test_no_more_runs_at_once_than_the_train_allows_and_all_of_them_in_tur
     assert sorted(gauge.order) == [0, 1, 2, 3, 4]
 
 
-async def test_who_waits_longest_is_next(app: Trax) -> None:
+async def test_the_longest_waiting_caller_is_next(app: Trax) -> None:
     gauge = Gauge(app, concurrency_limit=1)
 
     runs: list[asyncio.Task[int]] = []
@@ -92,7 +92,7 @@ async def test_who_waits_longest_is_next(app: Trax) -> None:
     assert gauge.order == [0, 1, 2, 3, 4]
 
 
-async def test_a_caller_that_gives_up_waiting_takes_no_slot_along(app: Trax) -> None:
+async def test_a_caller_that_gives_up_waiting_keeps_no_slot(app: Trax) -> None:
     gauge = Gauge(app, concurrency_limit=1)
     first = asyncio.create_task(app.run(gauge.train, 0))
     await gauge.has(1)
@@ -134,7 +134,7 @@ async def test_a_slot_given_in_the_moment_of_giving_up_goes_to_the_next() -> Non
     assert unlucky.cancelled()
 
 
-async def test_the_apps_word_counts_more_than_the_trains(app: Trax) -> None:
+async def test_a_limit_of_the_app_overrides_that_of_the_train(app: Trax) -> None:
     gauge = Gauge(app, concurrency_limit=5)
     app.limit_runs(gauge.train, 1)
 

@@ -69,7 +69,7 @@ async def test_entries_and_pending_runs_are_read_and_equal_troubles_counted(
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
-async def test_so_many_are_read_and_no_more(url: str) -> None:
+async def test_at_most_the_given_number_of_entries_is_read(url: str) -> None:
     old = app_at(url, Old)
     async with Harness(old):
         await old.queue_many("greet", [{"name": "Ada"}] * 5)
@@ -81,7 +81,7 @@ async def test_so_many_are_read_and_no_more(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
-async def test_a_type_whose_own_code_fails_is_told_too(url: str) -> None:
+async def test_an_input_type_whose_own_code_fails_is_reported(url: str) -> None:
     class Broken(BaseModel):
         name: str
 

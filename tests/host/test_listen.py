@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 EARS = "FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
 
 
-class Told(Queue[Topic]):
-    """What the ear told its process."""
+class TopicQueue(Queue[Topic]):
+    """What the ear topics its process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,17 +36,17 @@ class Told(Queue[Topic]):
             self.events.listen(topic, lambda topic=topic: self.put(topic))
 
     def everything(self) -> None:
-        """Wait until every topic was told: that is what an ear does when it begins to listen."""
+        """Wait until every topic was topics: that is what an ear does when it begins to listen."""
         assert {self.get(timeout=30) for _ in Topic} == set(Topic)
 
 
 @contextmanager
-def hearing(url: str, told: Told, pauses: list[float] | None = None) -> Generator[None]:
+def hearing(url: str, topics: TopicQueue, pauses: list[float] | None = None) -> Generator[None]:
     def pause(_closed: Event, seconds: float) -> None:
         if pauses is not None:
             pauses.append(seconds)
 
-    ear = Listener(url, Announcer(told.events), pause=pause)
+    ear = Listener(url, Announcer(topics.events), pause=pause)
     yield
     ear.close()
     assert not [thread for thread in enumerate_threads() if thread.name == LISTENER_NAME]
@@ -76,30 +76,30 @@ def hang_up(url: str) -> None:
         connection.execute(f"SELECT pg_terminate_backend(pid) {EARS}", [LISTENER_NAME])
 
 
-def test_what_another_process_announces_is_heard(postgres_url: str, other: Store) -> None:
-    told = Told()
+def test_an_announcement_of_another_process_arrives(postgres_url: str, other: Store) -> None:
+    topics = TopicQueue()
 
-    with hearing(postgres_url, told):
-        told.everything()
+    with hearing(postgres_url, topics):
+        topics.everything()
         other.run(say)
-        heard = told.get(timeout=30)
+        heard = topics.get(timeout=30)
 
     assert heard is Topic.PENDING
     until(lambda: ears(postgres_url) == 0)
 
 
-def test_a_lost_line_is_made_anew_and_everything_is_looked_at_once(
+def test_a_lost_connection_is_replaced_and_everything_is_read_at_once(
     postgres_url: str, other: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = Told()
+    topics = TopicQueue()
     caplog.set_level(logging.INFO)
 
-    with hearing(postgres_url, told):
-        told.everything()
+    with hearing(postgres_url, topics):
+        topics.everything()
         hang_up(postgres_url)
-        told.everything()
+        topics.everything()
         other.run(say)
-        heard = told.get(timeout=30)
+        heard = topics.get(timeout=30)
 
     assert heard is Topic.PENDING
     said = [record.getMessage() for record in caplog.records if record.name == "trax.server.listen"]
@@ -109,14 +109,14 @@ def test_a_lost_line_is_made_anew_and_everything_is_looked_at_once(
     ]
 
 
-def test_a_database_that_stays_away_is_asked_less_and_less_often_and_reported_once(
+def test_an_unreachable_database_is_retried_less_and_less_often_and_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told, pauses = Told(), list[float]()
+    topics, pauses = TopicQueue(), list[float]()
 
-    with hearing("postgresql://nobody@127.0.0.1:1/nothing", told, pauses):
+    with hearing("postgresql://nobody@127.0.0.1:1/nothing", topics, pauses):
         until(lambda: len(pauses) >= 6)
 
     assert pauses[:6] == [0.5, 1, 2, 5, 5, 5]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert told.empty()
+    assert topics.empty()

@@ -57,7 +57,7 @@ def printing(logger: logging.Logger, level: int) -> Generator[list[str]]:
         logger.removeHandler(handler)
 
 
-async def test_what_a_run_logs_is_kept_with_its_record(app: Trax) -> None:
+async def test_log_lines_of_a_run_are_kept_with_its_record(app: Trax) -> None:
     @app.train
     async def work(number: int) -> None:
         logger.info("number %s", number)
@@ -129,7 +129,7 @@ async def test_a_nested_run_has_lines_of_its_own(app: Trax) -> None:
     assert [line.message for line in await app.executions.logs(parent.id)] == ["before", "after"]
 
 
-async def test_two_apps_do_not_hear_each_other(app: Trax) -> None:
+async def test_two_apps_do_not_capture_lines_of_each_other(app: Trax) -> None:
     other = Trax("memory://")
 
     @other.train
@@ -178,7 +178,7 @@ async def test_long_and_misfitting_lines_are_kept_as_far_as_they_can_be(app: Tra
     assert raw == "raw \N{REPLACEMENT CHARACTER}"
 
 
-async def test_loggers_can_be_left_out_and_the_database_is_never_heard(url: str) -> None:
+async def test_loggers_can_be_excluded_and_those_of_the_database_always_are(url: str) -> None:
     app = Trax(url, capture_logs_except=("noisy.*", "exact"))
 
     @app.train
@@ -225,7 +225,7 @@ async def test_too_many_lines_are_dropped_and_counted(app: Trax, monkeypatch: py
         assert last.startswith("7 log lines were dropped")
 
 
-async def test_lines_that_could_not_be_written_with_an_ending_wait_on(
+async def test_lines_not_written_with_a_result_are_written_later(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = Trax(url, heartbeat_interval=0.1, worker_lost_after=0.2)
@@ -250,7 +250,7 @@ def _broken(*_: Any) -> None:
     raise OSError("no disk")
 
 
-async def test_a_run_that_goes_on_shows_its_lines_meanwhile(app: Trax) -> None:
+async def test_lines_of_a_run_in_progress_are_visible(app: Trax) -> None:
     done = asyncio.Event()
 
     @app.train
@@ -308,7 +308,7 @@ async def test_without_any_handler_warnings_still_reach_stderr(
     assert capsys.readouterr().err == "loud\n"
 
 
-async def test_a_closed_app_listens_no_longer(app: Trax) -> None:
+async def test_a_closed_app_captures_no_lines(app: Trax) -> None:
     @app.train
     async def work(_: int) -> None:
         assert current()

@@ -140,7 +140,7 @@ async def test_any_thread_may_wake_a_loop() -> None:
     await running
 
 
-async def test_what_fails_again_and_again_is_said_once_and_so_is_its_return(
+async def test_a_repeated_failure_is_logged_once_and_so_is_its_recovery(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
@@ -183,7 +183,7 @@ async def test_a_loop_that_polls_rarely_does_not_wait_that_long_after_a_failure(
     assert waits == [0.5, 1, 2, 5, 5, 5]
 
 
-async def test_a_turn_knows_whether_anybody_asked_for_it() -> None:
+async def test_a_turn_knows_whether_it_was_requested() -> None:
     asked: list[bool] = []
     answers = iter([0, 0.0005, None, None, 0])
 
@@ -235,7 +235,7 @@ async def test_the_first_turn_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loop.turns == 1
 
 
-async def test_a_first_turn_that_waits_can_be_asked_for_and_stopped() -> None:
+async def test_a_delayed_first_turn_can_be_requested_and_stopped() -> None:
     async def turn() -> float | None:
         assert loop.is_requested
         loop.stop()

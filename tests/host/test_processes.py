@@ -38,7 +38,7 @@ def running(folder: Path) -> list[int]:
     return [int(file.name) for file in folder.iterdir()]
 
 
-async def test_one_that_dies_is_replaced_ever_later_and_that_is_said(
+async def test_a_process_that_keeps_dying_is_replaced_ever_later_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     pauses: list[float] = []
@@ -58,7 +58,7 @@ async def test_one_that_dies_is_replaced_ever_later_and_that_is_said(
     assert "worker process 1 ended with exit code 3; restarting in 0.5 s" in caplog.text
 
 
-async def test_one_that_is_killed_is_replaced_and_the_others_stay(
+async def test_a_killed_process_is_replaced_and_the_others_stay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fleet = WorkerProcesses(
@@ -81,7 +81,7 @@ async def test_one_that_is_killed_is_replaced_and_the_others_stay(
 @pytest.mark.parametrize(
     ("on_term", "times", "code"), [("lambda *_: exit(0)", 1, 0), ("signal.SIG_IGN", 3, 1)]
 )
-async def test_all_are_asked_to_end_and_at_the_third_time_made_to(
+async def test_processes_are_stopped_gracefully_and_killed_at_the_third_signal(
     on_term: str, times: int, code: int, tmp_path: Path
 ) -> None:
     fleet = WorkerProcesses(program(PROGRAM.format(on_term=on_term, folder=str(tmp_path))), os.environ)

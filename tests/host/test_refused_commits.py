@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from tests.support.answers import full_notify_queue, refused_commits
 from tests.support.databases import PostgresDatabases
+from tests.support.lost_answers import full_notify_queue, refused_commits
 
 from trax import StoreUnavailable, Trax, every
 from trax.errors import StoreError
@@ -133,7 +133,7 @@ async def test_results_whose_commit_is_refused_are_written_when_it_is_not(
 
 
 @pytest.mark.parametrize("code", ["54000", "23505"])
-async def test_a_schedule_goes_on_after_its_commits_were_refused(
+async def test_a_schedule_continues_after_its_commits_were_refused(
     app: Trax, postgres_url: str, code: str
 ) -> None:
     async with Harness(app) as h:

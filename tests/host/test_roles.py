@@ -45,7 +45,7 @@ async def test_a_schedule_fires_and_its_dependent_follows(app: Trax) -> None:
     assert ran == ["first", "second"]
 
 
-async def test_what_is_queued_runs_at_once(app: Trax) -> None:
+async def test_a_queued_job_runs_at_once(app: Trax) -> None:
     done = asyncio.Event()
 
     @app.train
@@ -98,7 +98,7 @@ async def test_a_timer_is_set_to_the_next_moment(app: Trax) -> None:
     assert moments == ["tick", "tick"]
 
 
-async def test_leaving_the_block_lets_the_run_under_way_end(app: Trax) -> None:
+async def test_leaving_the_block_waits_for_the_run_in_progress(app: Trax) -> None:
     started = asyncio.Event()
     go_on = asyncio.Event()
     ended: list[int] = []
@@ -120,7 +120,7 @@ async def test_leaving_the_block_lets_the_run_under_way_end(app: Trax) -> None:
     assert ended == [1]
 
 
-async def test_operators_are_heard_at_once(app: Trax) -> None:
+async def test_changes_by_operators_apply_at_once(app: Trax) -> None:
     runs = asyncio.Queue[str]()
 
     @app.train
@@ -136,7 +136,7 @@ async def test_operators_are_heard_at_once(app: Trax) -> None:
         assert await runs.get() == "Grace"
 
 
-async def test_a_scheduler_lets_jobs_through_and_runs_none(app: Trax) -> None:
+async def test_a_scheduler_admits_jobs_and_runs_none(app: Trax) -> None:
     ran: list[str] = []
 
     @app.train
@@ -154,7 +154,7 @@ async def test_a_scheduler_lets_jobs_through_and_runs_none(app: Trax) -> None:
     assert ran == []
 
 
-async def test_a_worker_lets_nothing_through(url: str) -> None:
+async def test_a_worker_admits_no_jobs(url: str) -> None:
     app = Trax(url, polling_interval=0.1, local_polling_interval=0.1, heartbeat_interval=0.1)
 
     @app.train
@@ -184,7 +184,7 @@ async def test_concurrency_is_how_many_jobs_run_at_once(app: Trax) -> None:
     await app.stop()
 
 
-async def test_a_role_that_does_not_exist_is_told_with_those_that_do(app: Trax) -> None:
+async def test_an_unknown_role_is_refused_with_the_known_ones(app: Trax) -> None:
     with pytest.raises(DefinitionError, match="invalid role 'works'; expected one of all, scheduler, worker"):
         await app.start("works")
 
@@ -228,7 +228,7 @@ async def test_an_app_that_runs_is_not_started_twice(app: Trax) -> None:
             await app.start("worker")
 
 
-async def test_listening_at_an_address_that_says_nothing_is_refused_at_the_start(postgres_url: str) -> None:
+async def test_a_listen_url_of_another_database_is_refused_at_the_start(postgres_url: str) -> None:
     app = Trax(postgres_url, listen_url="sqlite:///trax.db")
 
     with pytest.raises(InvalidUrl, match="listen_url must be a direct PostgreSQL URL"):
@@ -236,7 +236,7 @@ async def test_listening_at_an_address_that_says_nothing_is_refused_at_the_start
 
 
 @pytest.mark.parametrize("role", ["all", "scheduler"])
-async def test_a_server_says_what_it_declares_and_retires_the_rest_once_others_have_stopped(
+async def test_a_server_publishes_its_manifests_and_retires_the_rest_after_others_have_stopped(
     url: str, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if url == "memory://":

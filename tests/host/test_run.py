@@ -221,7 +221,7 @@ async def test_a_hook_that_raises_changes_nothing(app: Trax, caplog: pytest.LogC
     assert "its hook on_completed failed" in caplog.text
 
 
-async def test_what_is_too_large_is_marked_and_not_kept(url: str) -> None:
+async def test_a_value_that_is_too_large_is_marked_and_not_stored(url: str) -> None:
     app = Trax(url, max_parameter_bytes=100)
 
     @app.train
@@ -325,7 +325,7 @@ async def test_an_output_that_cannot_be_saved_does_not_fail_the_run(
     assert "output not saved" in caplog.text
 
 
-async def test_the_record_of_a_queued_run_says_why_its_output_was_not_saved(app: Trax) -> None:
+async def test_the_record_of_a_queued_run_explains_why_its_output_was_not_saved(app: Trax) -> None:
     class Odd: ...
 
     @app.train

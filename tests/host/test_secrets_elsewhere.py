@@ -107,7 +107,7 @@ async def test_over_http_a_secret_travels_as_it_is_stored(url: str) -> None:
     wire.assert_quiet()
 
 
-async def test_who_hands_a_run_over_needs_no_key_where_the_far_side_has_it(
+async def test_a_server_needs_no_key_to_hand_over_where_the_worker_has_it(
     url: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire = Wire(url, "response")
@@ -124,7 +124,7 @@ async def test_who_hands_a_run_over_needs_no_key_where_the_far_side_has_it(
     wire.assert_quiet()
 
 
-async def test_who_runs_a_train_elsewhere_and_waits_gets_the_secret_it_returns(url: str) -> None:
+async def test_a_caller_that_waits_for_a_remote_run_gets_the_secret_of_its_output(url: str) -> None:
     for mode in ("database", "response"):
         wire = Wire(url, mode)
 

@@ -57,7 +57,7 @@ def app() -> Trax:
     return app
 
 
-async def test_an_observer_is_told_of_each_step(app: Trax) -> None:
+async def test_an_observer_is_notified_of_each_step(app: Trax) -> None:
     diary = Diary(app)
 
     await app.serve(observer=diary)
@@ -80,7 +80,7 @@ async def test_an_observer_that_fails_does_not_leave_the_app_running(app: Trax) 
     assert diary.steps[-1] == "stopped: True"
 
 
-async def test_what_cannot_start_is_not_announced_as_running(app: Trax) -> None:
+async def test_a_failed_start_is_not_announced_as_running(app: Trax) -> None:
     diary = Diary(app)
 
     with pytest.raises(Exception, match="invalid role 'nobody'"):

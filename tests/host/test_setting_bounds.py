@@ -167,7 +167,7 @@ def test_one_step_beyond_is_refused_by_the_command(
         assert f"must be {BOUNDED[name]}" in told
 
 
-async def test_a_row_that_cannot_work_is_ignored_and_said(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_row_is_ignored_with_a_warning(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """Another release, or somebody with a database client, may have written it."""
     async with Harness(railway(url), now=NOON) as harness:
         app = harness.app

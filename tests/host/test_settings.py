@@ -85,7 +85,7 @@ async def test_an_edit_survives_a_restart_and_reaches_the_other_server(url: str)
     restarted.close()
 
 
-async def test_reset_gives_back_what_code_says(app: Trax) -> None:
+async def test_reset_restores_the_values_of_code(app: Trax) -> None:
     await app.settings.update(max_active_jobs=50, save_inputs=False, save_outputs=False)
 
     one = await app.settings.reset("save_inputs")
@@ -96,7 +96,7 @@ async def test_reset_gives_back_what_code_says(app: Trax) -> None:
     assert await rows(app) == {}
 
 
-async def test_origins_say_who_has_the_last_word(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_origins_name_the_source_of_each_setting(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAX_DEFAULT_MAX_RETRIES", "4")
     app = Trax(url, max_active_jobs=5, save_inputs=False)
     await app.settings.update(max_active_jobs=6)
@@ -119,7 +119,7 @@ async def test_origins_say_who_has_the_last_word(url: str, monkeypatch: pytest.M
         ({"skip_migrations": True}, r"'skip_migrations' .* TRAX_SKIP_MIGRATIONS, and restart"),
     ],
 )
-async def test_what_cannot_work_is_refused_and_nothing_is_written(
+async def test_an_invalid_setting_is_refused_and_no_row_is_written(
     app: Trax, changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InvalidSetting, match=said):
@@ -198,7 +198,7 @@ async def test_two_operators_cannot_write_a_contradiction_together(url: str) -> 
         app.close()
 
 
-async def test_what_the_app_keeps_follows_an_edit(app: Trax) -> None:
+async def test_saving_of_outputs_follows_the_setting(app: Trax) -> None:
     @app.train
     async def greet(name: str) -> str:
         return name

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 
-class Yard(Harness):
+class StatsHarness(Harness):
     """A railway whose runs take as long as they are told to, and end as they are told to."""
 
     async def runs(
@@ -37,24 +37,24 @@ class Yard(Harness):
 
 
 @pytest.fixture
-async def h(url: str) -> AsyncGenerator[Yard]:
+async def h(url: str) -> AsyncGenerator[StatsHarness]:
     app = Trax(url)
-    yard = Yard(app, now=NOON)
+    harness = StatsHarness(app, now=NOON)
 
     @app.train
     async def job(told: tuple[str, int]) -> None:
         way, seconds = told
-        await yard.advance(seconds=seconds)
+        await harness.advance(seconds=seconds)
         if way == "fail":
             raise ValueError(way)
         if way == "cancel":
             raise Cancel("not today")
 
-    async with yard:
-        yield yard
+    async with harness:
+        yield harness
 
 
-async def test_an_empty_railway_has_no_success_rate(h: Yard) -> None:
+async def test_an_empty_railway_has_no_success_rate(h: StatsHarness) -> None:
     home = await h.app.stats.home()
 
     assert (home.executions_today, home.success_rate, home.running.number) == (0, None, 0)
@@ -62,7 +62,7 @@ async def test_an_empty_railway_has_no_success_rate(h: Yard) -> None:
     assert home.registered_trains == 1
 
 
-async def test_what_was_cancelled_says_nothing_about_success(h: Yard) -> None:
+async def test_cancelled_runs_do_not_change_the_success_rate(h: StatsHarness) -> None:
     await h.runs(completed=8, failed=2, cancelled=5)
 
     home = await h.app.stats.home()
@@ -73,7 +73,7 @@ async def test_what_was_cancelled_says_nothing_about_success(h: Yard) -> None:
     assert home.dead_letters.number == 2
 
 
-async def test_the_numbers_are_the_same_before_and_after_they_are_added_up(h: Yard) -> None:
+async def test_the_numbers_are_the_same_before_and_after_they_are_added_up(h: StatsHarness) -> None:
     for hours in range(4):
         await h.runs(completed=3, failed=1, cancelled=hours % 2, seconds=20)
         await h.advance(hours=1, minutes=7)
@@ -85,7 +85,7 @@ async def test_the_numbers_are_the_same_before_and_after_they_are_added_up(h: Ya
     assert (await h.app.stats.home()).executions_today == 18
 
 
-async def asked(h: Yard) -> list[object]:
+async def asked(h: StatsHarness) -> list[object]:
     stats = h.app.stats
     return [
         await stats.home(),
@@ -99,7 +99,7 @@ async def asked(h: Yard) -> list[object]:
     ]
 
 
-async def test_what_ends_while_it_is_added_up_counts_once(h: Yard) -> None:
+async def test_a_run_that_ends_during_aggregation_counts_once(h: StatsHarness) -> None:
     await h.runs(completed=3)
     await h.advance(minutes=2, seconds=30)
     await h.runs(completed=2)
@@ -111,7 +111,7 @@ async def test_what_ends_while_it_is_added_up_counts_once(h: Yard) -> None:
     assert (hour.at, hour.completed) == (NOON, 6)
 
 
-async def test_throughput_has_no_gaps(h: Yard) -> None:
+async def test_throughput_has_no_gaps(h: StatsHarness) -> None:
     await h.runs(completed=2, failed=1)
     await h.advance(minutes=10)
     await h.runs(cancelled=1)
@@ -124,7 +124,7 @@ async def test_throughput_has_no_gaps(h: Yard) -> None:
     assert len((await h.app.stats.throughput("hour")).points) == 24
 
 
-async def test_durations_are_those_of_completed_runs(h: Yard) -> None:
+async def test_durations_are_those_of_completed_runs(h: StatsHarness) -> None:
     for seconds in range(1, 21):
         await h.runs(completed=1, seconds=seconds)
     await h.runs(failed=1, seconds=1000)
@@ -137,7 +137,7 @@ async def test_durations_are_those_of_completed_runs(h: Yard) -> None:
     assert job.p95.total_seconds() == pytest.approx(19, abs=0.001)
 
 
-async def test_failing_trains_say_how_often(h: Yard) -> None:
+async def test_failing_trains_report_their_failure_rate(h: StatsHarness) -> None:
     await h.runs(completed=1, failed=3)
 
     (job,) = await h.app.stats.top_failures()
@@ -169,7 +169,7 @@ async def test_seven_days_are_shown_in_blocks_with_the_rest_together(url: str) -
     assert (blocks.other[-13], blocks.other[-1], sum(blocks.other)) == (2, 1, 3)
 
 
-async def test_runs_are_counted_by_state(h: Yard) -> None:
+async def test_runs_are_counted_by_state(h: StatsHarness) -> None:
     await h.runs(completed=2, failed=1)
     await h.app.queue_many("job", [("complete", 0)] * 3)
     await h.cycle("job_dispatcher")
@@ -180,7 +180,7 @@ async def test_runs_are_counted_by_state(h: Yard) -> None:
     assert (states.completed, states.failed, states.cancelled) == (2, 1, 0)
 
 
-async def test_administrative_trains_are_left_out_unless_they_are_wanted(h: Yard) -> None:
+async def test_administrative_trains_are_left_out_unless_they_are_wanted(h: StatsHarness) -> None:
     await h.app.manifests.schedule_once(h.app.trains.get("job"), "once", ("complete", 0))
     await h.run_until_idle()
 
@@ -193,7 +193,7 @@ async def test_administrative_trains_are_left_out_unless_they_are_wanted(h: Yard
     assert [one.train for one in await h.app.stats.durations()] == ["job"]
 
 
-async def test_the_queue_and_manifests_are_counted(h: Yard) -> None:
+async def test_the_queue_and_manifests_are_counted(h: StatsHarness) -> None:
     await h.app.queue_many("job", [("complete", 0)] * 3)
     await h.app.queue("job", ("complete", 0), delay=timedelta(hours=1))
     for name in ("one", "two", "three"):
@@ -205,7 +205,7 @@ async def test_the_queue_and_manifests_are_counted(h: Yard) -> None:
     assert (home.queue_depth, home.active_manifests) == (Count(4), Count(2))
 
 
-async def test_groups_have_their_counters(h: Yard) -> None:
+async def test_groups_have_their_counters(h: StatsHarness) -> None:
     await h.runs(completed=3, failed=1)
     await h.advance(minutes=5)
     await h.cycle("totals")
@@ -222,7 +222,7 @@ async def test_groups_have_their_counters(h: Yard) -> None:
         await h.app.stats.groups(name="nobody")
 
 
-async def test_groups_are_drawn_with_who_waits_for_whom(url: str) -> None:
+async def test_groups_are_drawn_with_their_dependencies(url: str) -> None:
     app = Trax(url)
 
     @app.train
@@ -241,7 +241,7 @@ async def test_groups_are_drawn_with_who_waits_for_whom(url: str) -> None:
     assert (alone.groups, alone.edges) == (("alone",), ())
 
 
-async def test_of_two_servers_that_add_up_the_same_one_is_too_late(h: Yard) -> None:
+async def test_two_servers_that_add_the_same_totals_count_them_once(h: StatsHarness) -> None:
     await h.runs(completed=3)
     await h.advance(minutes=5)
     store = await h.app.context.store.open()
@@ -254,7 +254,7 @@ async def test_of_two_servers_that_add_up_the_same_one_is_too_late(h: Yard) -> N
     assert (await h.app.stats.home()).executions_today == 3
 
 
-async def test_who_only_looks_leaves_to_schedulers_what_they_may_still_add(h: Yard) -> None:
+async def test_a_reader_leaves_recent_totals_to_the_schedulers(h: StatsHarness) -> None:
     store = await h.app.context.store.open()
     await h.runs(completed=3)
 
@@ -268,7 +268,7 @@ async def test_who_only_looks_leaves_to_schedulers_what_they_may_still_add(h: Ya
     assert (await h.app.stats.home()).executions_today == 3
 
 
-async def test_who_looks_for_a_while_keeps_the_sums_up(h: Yard) -> None:
+async def test_a_reader_without_a_scheduler_keeps_the_totals_current(h: StatsHarness) -> None:
     store = await h.app.context.store.open()
     await h.runs(completed=3)
     await h.advance(hours=3)
@@ -282,7 +282,7 @@ async def test_who_looks_for_a_while_keeps_the_sums_up(h: Yard) -> None:
     assert (await h.app.stats.home()).executions_today == 5
 
 
-async def test_old_sums_are_forgotten_and_old_runs_still_count_for_their_group(h: Yard) -> None:
+async def test_old_sums_are_forgotten_and_old_runs_still_count_for_their_group(h: StatsHarness) -> None:
     await h.runs(completed=3)
     await h.advance(minutes=5)
     await h.cycle("totals")
@@ -299,8 +299,8 @@ async def test_old_sums_are_forgotten_and_old_runs_still_count_for_their_group(h
     assert group.completed == 4
 
 
-async def test_under_great_load_the_numbers_say_that_they_are_not_all(
-    h: Yard, monkeypatch: pytest.MonkeyPatch
+async def test_under_great_load_the_numbers_are_marked_inexact(
+    h: StatsHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stats, "LATEST_AT_MOST", 3)
     await h.runs(completed=3)
@@ -317,7 +317,7 @@ async def test_under_great_load_the_numbers_say_that_they_are_not_all(
     assert (home.exact, home.executions_today, home.completed_per_minute) == (True, 6, 6 / 5)
 
 
-async def test_while_nothing_ends_nothing_is_written(h: Yard) -> None:
+async def test_while_nothing_ends_nothing_is_written(h: StatsHarness) -> None:
     await h.runs(completed=1)
     await h.advance(minutes=5)
     await h.cycle("totals")
@@ -328,7 +328,7 @@ async def test_while_nothing_ends_nothing_is_written(h: Yard) -> None:
     assert await store.ask(stats.next_step, now=h.now) is None
 
 
-async def test_an_overview_says_what_each_question_would(h: Yard) -> None:
+async def test_an_overview_agrees_with_the_single_queries(h: StatsHarness) -> None:
     await h.runs(completed=3, failed=2, seconds=40)
     stats = h.app.stats
 

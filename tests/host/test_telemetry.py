@@ -1,4 +1,4 @@
-"""What an app tells OpenTelemetry: spans of what it did, and figures about it."""
+"""Spans and metrics of an app for OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
-from tests.support import heavy
+from tests.support import cpu_trains
 from tests.support.listener import Listener, id_of, parent_of
 
 from trax import Cancel, Retry, Trax, current, every, junction
@@ -59,7 +59,7 @@ async def test_a_run_has_a_span_below_the_one_that_queued_it(h: Harness, heard: 
     assert run.status.status_code is StatusCode.OK
 
 
-async def test_a_run_span_says_which_run_it_was(h: Harness, heard: Listener) -> None:
+async def test_a_span_of_a_run_names_the_run(h: Harness, heard: Listener) -> None:
     train = h.app.train(greet)
     h.app.schedule(train, "greet-ada", "Ada", every(minutes=5), group="people")
     await h.seed()
@@ -93,7 +93,7 @@ async def test_every_run_of_a_batch_is_below_the_one_span_that_queued_them(
     assert [parent_of(run) for run in heard.named("greet")] == [id_of(queue)] * 3
 
 
-async def test_a_failure_is_told_with_its_exception_and_the_next_try_is_in_the_same_trace(
+async def test_a_failed_span_has_the_exception_and_its_retry_is_in_the_same_trace(
     h: Harness, heard: Listener
 ) -> None:
     @h.app.train(retry=Retry(max_retries=2, delay=timedelta(0)))
@@ -115,7 +115,9 @@ async def test_a_failure_is_told_with_its_exception_and_the_next_try_is_in_the_s
 
 
 @pytest.mark.parametrize("queued", [False, True])
-async def test_what_a_junction_tells_is_below_its_own_span(h: Harness, heard: Listener, queued: bool) -> None:
+async def test_spans_of_a_library_are_below_the_span_of_their_junction(
+    h: Harness, heard: Listener, queued: bool
+) -> None:
     inner = heard.tracers.get_tracer("library")
 
     @junction
@@ -142,7 +144,7 @@ async def test_what_a_junction_tells_is_below_its_own_span(h: Harness, heard: Li
     assert (parts[1].start_time, parts[1].end_time) == (parts[0].end_time, run.end_time)
 
 
-async def test_the_junction_that_failed_is_the_one_that_says_so(h: Harness, heard: Listener) -> None:
+async def test_only_the_span_of_the_failed_junction_has_an_error(h: Harness, heard: Listener) -> None:
     @junction
     def fetch(name: str) -> Row:
         return Row(name)
@@ -179,7 +181,7 @@ async def test_a_junction_that_did_not_begin_has_no_span(h: Harness, heard: List
     assert dict(event.attributes or {}) == {"trax.reason": "enough"}
 
 
-async def test_a_run_here_and_now_is_part_of_what_its_caller_does(h: Harness, heard: Listener) -> None:
+async def test_a_direct_run_has_a_span_below_that_of_its_caller(h: Harness, heard: Listener) -> None:
     @h.app.train
     async def outer(name: str) -> str:
         return await h.app.run(inner, name)
@@ -204,7 +206,7 @@ async def test_blocking_code_queues_into_its_trace_too(h: Harness, heard: Listen
     assert parent_of(heard.one("greet")) == id_of(heard.one("queue greet"))
 
 
-async def test_what_keeps_an_entry_from_being_written_is_told(h: Harness, heard: Listener) -> None:
+async def test_an_entry_that_could_not_be_written_has_a_failed_span(h: Harness, heard: Listener) -> None:
     train = h.app.train(greet)
 
     @h.app.on_queue
@@ -218,7 +220,7 @@ async def test_what_keeps_an_entry_from_being_written_is_told(h: Harness, heard:
     assert heard.measured("trax.entry.queued") == {}
 
 
-async def test_a_cycle_that_changes_nothing_is_not_told(h: Harness, heard: Listener) -> None:
+async def test_a_cycle_that_changes_nothing_has_no_span(h: Harness, heard: Listener) -> None:
     h.app.schedule(h.app.train(greet), "greet-ada", "Ada", every(minutes=5))
     await h.seed()
     await h.run_until_idle()
@@ -337,10 +339,10 @@ async def test_a_served_app_shows_how_busy_it_is(url: str) -> None:
 
 
 async def test_a_run_in_a_process_of_its_own_has_its_spans_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heavy.app.context.telemetry, "now", None)  # and as before again after the test
-    heard = Listener(heavy.app)
-    async with Harness(heavy.app) as h:
-        await heavy.app.queue(heavy.in_two_steps, 21)
+    monkeypatch.setattr(cpu_trains.app.context.telemetry, "now", None)  # and as before again after the test
+    heard = Listener(cpu_trains.app)
+    async with Harness(cpu_trains.app) as h:
+        await cpu_trains.app.queue(cpu_trains.in_two_steps, 21)
         async with asyncio.timeout(120):
             await h.run_until_idle()
 

@@ -112,7 +112,7 @@ def test_blocking_code_lends_its_session(app: Trax, engine: Engine) -> None:
     assert [one.id for one in reversed(stored)] == [entry.id, *(one.id for one in many)]
 
 
-async def test_what_a_savepoint_takes_back_is_gone(app: Trax, engine: Engine) -> None:
+async def test_an_entry_of_a_rolled_back_savepoint_is_gone(app: Trax, engine: Engine) -> None:
     with Session(engine) as session:
         await app.queue("greet", "kept", connection=session)
         inner = session.begin_nested()
@@ -160,7 +160,7 @@ async def test_the_dispatcher_is_woken_after_the_commit_and_not_before(
     assert seen[0] == ["Grace", "Ada"]
 
 
-async def test_a_listening_server_hears_of_the_commit(postgres_url: str) -> None:
+async def test_a_listening_server_is_notified_of_the_commit(postgres_url: str) -> None:
     engine = create_engine(parse_url(postgres_url))
     with (
         closing(app_on(postgres_url)) as app,

@@ -41,7 +41,7 @@ async def test_an_entry_is_found_by_its_id(h: Harness) -> None:
 
 
 @pytest.mark.parametrize(("wrong", "kind"), [(99, NotFound), ("1", DefinitionError), (True, DefinitionError)])
-async def test_an_entry_that_is_not_there_is_said_so(h: Harness, wrong: Any, kind: type[TraxError]) -> None:
+async def test_an_unknown_entry_raises_not_found(h: Harness, wrong: Any, kind: type[TraxError]) -> None:
     with pytest.raises(kind, match=r"there is no entry 99|must be an id"):
         await h.app.work_queue.get(wrong)
 
@@ -96,9 +96,7 @@ async def test_the_list_is_read_page_by_page(h: Harness) -> None:
         ({"origin": "nobody"}, "invalid origin 'nobody'; expected one of schedule, retry"),
     ],
 )
-async def test_a_question_that_makes_no_sense_is_refused(
-    h: Harness, asked: dict[str, Any], said: str
-) -> None:
+async def test_an_invalid_filter_is_refused(h: Harness, asked: dict[str, Any], said: str) -> None:
     with pytest.raises(TraxError, match=said):
         await h.app.work_queue.list(**asked)
 
@@ -128,7 +126,7 @@ async def test_a_withdrawn_entry_never_runs(h: Harness) -> None:
 
 
 @pytest.mark.parametrize("ids", [7, "7", ["7"], [None], [2**63]])
-async def test_what_is_no_list_of_ids_is_refused(h: Harness, ids: Any) -> None:
+async def test_an_invalid_list_of_ids_is_refused(h: Harness, ids: Any) -> None:
     with pytest.raises(DefinitionError, match=r"ids must be|must be an id"):
         await h.app.work_queue.cancel(ids)
     with pytest.raises(DefinitionError, match=r"ids must be|must be an id"):

@@ -75,7 +75,7 @@ async def test_jobs_run_side_by_side_under_their_own_records(station: Station) -
     assert [record.external_id for record in records] == [entry.external_id for entry in entries]
 
 
-async def test_a_job_that_fails_alone_is_tried_again_and_then_given_up(station: Station) -> None:
+async def test_a_failed_single_job_is_retried_and_then_given_up(station: Station) -> None:
     @station.app.train(retry=Retry(max_retries=2, delay=timedelta(0)))
     async def fail(number: int) -> None:
         raise ValueError(number)
@@ -94,7 +94,7 @@ async def test_a_job_that_fails_alone_is_tried_again_and_then_given_up(station: 
     assert "ValueError: 7" in letter.reason
 
 
-async def test_a_requeued_letter_of_a_job_alone_runs_with_its_own_input(station: Station) -> None:
+async def test_a_requeued_letter_of_a_single_job_runs_with_its_own_input(station: Station) -> None:
     seen: list[int] = []
 
     @station.app.train(retry=Retry(max_retries=1))
@@ -117,7 +117,7 @@ async def test_a_requeued_letter_of_a_job_alone_runs_with_its_own_input(station:
     assert letter.retry_metadata_id == (await station.records())[-1].id
 
 
-async def test_what_cannot_help_is_not_tried_again(station: Station) -> None:
+async def test_a_failure_that_retries_cannot_fix_is_not_retried(station: Station) -> None:
     @station.app.train(retry=Retry(max_retries=9, give_up_on=(LookupError,)))
     async def fail(_number: int) -> None:
         raise KeyError("no such thing")
@@ -130,7 +130,7 @@ async def test_what_cannot_help_is_not_tried_again(station: Station) -> None:
     assert len(await station.app.dead_letters.list()) == 1
 
 
-async def test_a_poisoned_job_gives_up_with_the_reason_and_blocks_nobody(station: Station) -> None:
+async def test_a_poisoned_job_gives_up_with_the_reason_and_blocks_no_other(station: Station) -> None:
     @station.app.train
     async def greet(name: str) -> str:
         return name
@@ -209,7 +209,7 @@ async def test_a_run_that_must_be_interrupted_goes_back_to_the_queue_uncounted(s
     assert (completed.state, attempts) == (State.COMPLETED, [1, 1])
 
 
-async def test_hooks_hear_of_queued_runs_too(station: Station) -> None:
+async def test_hooks_are_called_for_queued_runs(station: Station) -> None:
     heard: list[str] = []
 
     def hook(name: str) -> Any:
@@ -267,7 +267,7 @@ async def test_ten_workers_run_a_hundred_jobs_once_each(station: Station) -> Non
     assert states == [State.COMPLETED] * 100
 
 
-async def test_of_two_trains_with_the_same_input_the_one_that_was_asked_for_runs(station: Station) -> None:
+async def test_with_two_trains_of_the_same_input_the_named_one_runs(station: Station) -> None:
     @station.app.train
     async def first(name: str) -> str:
         return f"first {name}"
@@ -286,7 +286,7 @@ async def test_of_two_trains_with_the_same_input_the_one_that_was_asked_for_runs
     assert first.name != second.name
 
 
-async def test_a_train_that_leaves_python_fails_and_the_worker_goes_on(station: Station) -> None:
+async def test_a_train_that_leaves_python_fails_and_the_worker_continues(station: Station) -> None:
     @station.app.train
     async def leave(is_async: bool) -> None:
         await (_exit() if is_async else asyncio.to_thread(sys.exit, 3))

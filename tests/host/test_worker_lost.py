@@ -1,4 +1,4 @@
-"""A worker that falls silent: what others do then, and what it does when it is back."""
+"""A worker without a heartbeat: its runs are reassigned, and it registers again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 
-class Yard:
+class LostWorkerSetup:
     """One worker on the harness's clock, and a train that waits until it is let on."""
 
     def __init__(self, h: Harness, worker: Worker) -> None:
@@ -50,7 +50,7 @@ class Yard:
 
 
 @pytest.fixture
-async def yard(url: str) -> AsyncGenerator[Yard]:
+async def setup(url: str) -> AsyncGenerator[LostWorkerSetup]:
     app = Trax(url, local_worker_count=2)
 
     async def work(name: str) -> str:
@@ -60,59 +60,59 @@ async def yard(url: str) -> AsyncGenerator[Yard]:
     async with Harness(app) as h:
         store = await app.context.store.open()
         worker = await Worker.start(app.context, store, clock=partial(_seconds, h))
-        yards = [Yard(h, worker)]
+        yards = [LostWorkerSetup(h, worker)]
         yield yards[0]
         await worker.drain(0)
         await worker.unregister()
 
 
-async def test_a_silent_worker_loses_its_runs_and_goes_on_as_a_new_one(
-    yard: Yard, caplog: pytest.LogCaptureFixture
+async def test_a_silent_worker_loses_its_runs_and_continues_as_a_new_one(
+    setup: LostWorkerSetup, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await yard.h.app.queue(yard.h.app.trains.get("work"), "Ada")
-    await yard.begin()
-    old = yard.worker.id
+    await setup.h.app.queue(setup.h.app.trains.get("work"), "Ada")
+    await setup.begin()
+    old = setup.worker.id
 
-    await yard.h.advance(seconds=21)
-    await yard.h.cycle("manifest_manager")
-    (record,) = await yard.records()
+    await setup.h.advance(seconds=21)
+    await setup.h.cycle("manifest_manager")
+    (record,) = await setup.records()
     assert (record.state, record.failure_exception) == (State.FAILED, "WorkerLost")
-    assert await yard.workers() == []
+    assert await setup.workers() == []
 
-    await yard.worker.send_heartbeat()
+    await setup.worker.send_heartbeat()
     async with asyncio.timeout(30):
-        assert await _written(yard.worker) == 0
-    assert yard.worker.id > old
-    assert await yard.workers() == [yard.worker.id]
+        assert await _written(setup.worker) == 0
+    assert setup.worker.id > old
+    assert await setup.workers() == [setup.worker.id]
     assert f"worker {old} missed its heartbeat" in caplog.text
 
-    yard.go_on.set()
-    await yard.begin()
+    setup.go_on.set()
+    await setup.begin()
     async with asyncio.timeout(30):
-        assert await _written(yard.worker) == 1
-    lost, again = await yard.records()
+        assert await _written(setup.worker) == 1
+    lost, again = await setup.records()
     assert (lost.state, lost.worker) == (State.FAILED, old)
-    assert (again.state, again.worker, again.attempt) == (State.COMPLETED, yard.worker.id, 2)
+    assert (again.state, again.worker, again.attempt) == (State.COMPLETED, setup.worker.id, 2)
 
 
 async def test_a_result_that_comes_too_late_is_refused_and_logged(
-    yard: Yard, caplog: pytest.LogCaptureFixture
+    setup: LostWorkerSetup, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await yard.h.app.queue(yard.h.app.trains.get("work"), "Ada")
-    await yard.begin()
-    await yard.h.advance(seconds=21)
-    await yard.h.cycle("manifest_manager")
+    await setup.h.app.queue(setup.h.app.trains.get("work"), "Ada")
+    await setup.begin()
+    await setup.h.advance(seconds=21)
+    await setup.h.cycle("manifest_manager")
 
-    yard.go_on.set()
+    setup.go_on.set()
     async with asyncio.timeout(30):
-        assert await _written(yard.worker) == 0
+        assert await _written(setup.worker) == 0
 
-    (record,) = await yard.records()
+    (record,) = await setup.records()
     assert (record.state, record.output) == (State.FAILED, None)
     assert "its result (completed) arrived too late" in caplog.text
 
 
-async def test_the_manifest_of_a_lost_run_is_tried_again_under_its_policy(url: str) -> None:
+async def test_the_manifest_of_a_lost_run_is_retried_by_its_policy(url: str) -> None:
     app = Trax(url, local_worker_count=2)
     started = asyncio.Event()
 
@@ -139,35 +139,35 @@ async def test_the_manifest_of_a_lost_run_is_tried_again_under_its_policy(url: s
         await worker.unregister()
 
 
-async def test_a_worker_that_beats_keeps_its_run_however_long_it_takes(yard: Yard) -> None:
-    await yard.h.app.queue(yard.h.app.trains.get("work"), "Ada")
-    await yard.begin()
+async def test_a_worker_with_a_heartbeat_keeps_its_run_of_any_length(setup: LostWorkerSetup) -> None:
+    await setup.h.app.queue(setup.h.app.trains.get("work"), "Ada")
+    await setup.begin()
 
     for _ in range(3):
-        await yard.h.advance(days=1)
-        await yard.worker.send_heartbeat()
-        await yard.h.cycle("manifest_manager")
-    yard.go_on.set()
+        await setup.h.advance(days=1)
+        await setup.worker.send_heartbeat()
+        await setup.h.cycle("manifest_manager")
+    setup.go_on.set()
     async with asyncio.timeout(30):
-        assert await _written(yard.worker) == 1
+        assert await _written(setup.worker) == 1
 
-    (record,) = await yard.records()
+    (record,) = await setup.records()
     assert record.state is State.COMPLETED
 
 
-async def test_a_worker_that_may_be_taken_for_dead_claims_nothing_until_it_has_beaten(
-    yard: Yard, caplog: pytest.LogCaptureFixture
+async def test_a_worker_without_a_recent_heartbeat_claims_no_runs_until_the_next(
+    setup: LostWorkerSetup, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await yard.h.app.queue(yard.h.app.trains.get("work"), "Ada")
-    await yard.h.cycle("job_dispatcher")
-    await yard.h.advance(seconds=21)
+    await setup.h.app.queue(setup.h.app.trains.get("work"), "Ada")
+    await setup.h.cycle("job_dispatcher")
+    await setup.h.advance(seconds=21)
 
-    assert await yard.worker.claim() == 0
-    assert await yard.worker.claim() == 0
+    assert await setup.worker.claim() == 0
+    assert await setup.worker.claim() == 0
     assert caplog.text.count("could not send its heartbeat") == 1
 
-    await yard.worker.send_heartbeat()
-    assert await yard.worker.claim() == 1
+    await setup.worker.send_heartbeat()
+    assert await setup.worker.claim() == 1
 
 
 def _seconds(h: Harness) -> float:

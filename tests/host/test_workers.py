@@ -1,4 +1,4 @@
-"""`app.workers`: who runs jobs, whether it lives, and what it is at."""
+"""`app.workers`: live workers, their state and their runs."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support import snippets, warm
+from tests.support import preloaded, snippets
 from tests.support.snippets import has_snippets
 
 from trax.records.states import DEAD_LETTER_MOVES, QUEUE_MOVES, STATE_MOVES
@@ -49,7 +49,7 @@ def test_a_page_whose_snippets_fail_is_found_out(tmp_path: Path) -> None:
 
 def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-m", snippets.__name__, page, folder]
-    return warm.run(command, cwd=PROJECT)
+    return preloaded.run(command, cwd=PROJECT)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
@@ -74,7 +74,7 @@ def slug(heading: str) -> str:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    ended = warm.run([sys.executable, "-W", "error", example], cwd=tmp_path)
+    ended = preloaded.run([sys.executable, "-W", "error", example], cwd=tmp_path)
 
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout

@@ -60,7 +60,7 @@ def test_an_error_is_also_the_standard_one_of_its_kind(error: str, base: type[Ex
     assert issubclass(getattr(errors, error), base)
 
 
-def test_what_callers_meet_most_is_importable_from_trax() -> None:
+def test_common_errors_are_importable_from_trax() -> None:
     common = {
         *("Conflict", "EntryCancelled", "InvalidInput", "NotFound", "RunCancelled", "StoreUnavailable"),
         *("TraxError", "UnknownTrain", "WaitTimedOut"),

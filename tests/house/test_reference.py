@@ -15,7 +15,7 @@ def test_a_page_of_the_reference_is_current(name: str) -> None:
     assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), f"run `{made_by}`"
 
 
-def test_the_index_says_which_pages_are_made_from_the_code() -> None:
+def test_the_index_lists_the_pages_generated_from_the_code() -> None:
     index = (FOLDER / "index.md").read_text(encoding="utf-8")
     _, generated = index.split("\n## Made from the code\n")
 

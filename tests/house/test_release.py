@@ -50,7 +50,7 @@ def test_a_known_vulnerability_is_named_and_fails_the_audit(
 
 
 @pytest.mark.parametrize("text", ["", report_of({"name": "any", "skip_reason": "not found"})])
-def test_an_audit_without_an_index_says_that_nothing_was_audited(
+def test_an_audit_without_an_index_reports_that_it_audited_no_package(
     release: Any, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = release.report([release.read_report("core.txt", text)])

@@ -107,7 +107,7 @@ async def test_a_reader_does_not_write(address_of: Callable[[str], str]) -> None
     reader.close()
 
 
-def test_commands_that_look_need_no_more_than_a_reader(address_of: Callable[[str], str]) -> None:
+def test_reading_commands_need_only_the_reader_role(address_of: Callable[[str], str]) -> None:
     for words in (["status"], ["executions", "list"], ["db", "status"], ["db", "doctor"]):
         with pytest.raises(SystemExit, match="0"):
             main([*words, "--database-url", address_of("trax_read")])
@@ -118,7 +118,7 @@ MODES = ("ROW SHARE", "SHARE UPDATE EXCLUSIVE", "SHARE", "ACCESS EXCLUSIVE")
 
 
 @pytest.mark.parametrize("role", ["trax_web", "trax_read"])
-async def test_who_may_not_run_jobs_takes_no_lock_of_the_servers(
+async def test_a_role_that_may_not_run_jobs_cannot_hold_the_locks_of_servers(
     address_of: Callable[[str], str], role: str
 ) -> None:
     server = railway(address_of("trax_app"))
@@ -170,7 +170,7 @@ FORBIDDEN = {
 
 
 @pytest.mark.parametrize(("table", "values"), FORBIDDEN.values(), ids=FORBIDDEN)
-def test_who_may_only_queue_writes_nothing_that_belongs_to_servers(
+def test_a_role_that_may_only_queue_cannot_write_columns_of_servers(
     address_of: Callable[[str], str], table: str, values: dict[str, str]
 ) -> None:
     columns, expressions = ", ".join(values), ", ".join(values.values())
@@ -180,7 +180,7 @@ def test_who_may_only_queue_writes_nothing_that_belongs_to_servers(
 
 
 @pytest.mark.parametrize("role", ["trax_web", "trax_read"])
-async def test_who_may_not_run_jobs_locks_no_entry_of_others(
+async def test_a_role_that_may_not_run_jobs_cannot_lock_entries_of_others(
     address_of: Callable[[str], str], role: str
 ) -> None:
     server = railway(address_of("trax_app"))
@@ -194,7 +194,7 @@ async def test_who_may_not_run_jobs_locks_no_entry_of_others(
             assert (await entry.wait(timeout=30)).state == "completed"
 
 
-def test_the_key_of_a_job_that_has_not_ended_is_released_by_nobody(address_of: Callable[[str], str]) -> None:
+def test_the_key_of_an_unfinished_job_cannot_be_released(address_of: Callable[[str], str]) -> None:
     web = railway(address_of("trax_web"))
     held = web.sync.queue("send", "ada", unique="held")
     with psycopg.connect(address_of("trax_web")) as intruder:

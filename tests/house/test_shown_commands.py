@@ -52,7 +52,9 @@ def test_the_unit_starts_commands_that_exist(service: SectionProxy) -> None:
         is_understood(words)
 
 
-def test_the_unit_asks_the_first_process_alone_and_has_more_patience_than_it(service: SectionProxy) -> None:
+def test_the_unit_signals_the_parent_alone_and_waits_longer_than_the_shutdown_timeout(
+    service: SectionProxy,
+) -> None:
     assert service["KillMode"] == "mixed"
     assert int(service["TimeoutStopSec"]) > Settings().shutdown_timeout.total_seconds()
 

@@ -128,7 +128,7 @@ def within(packages: list[str], modules: set[str]) -> list[str]:
     return [one for one in packages if any(name == one or name.startswith(f"{one}.") for name in modules)]
 
 
-def test_what_is_forbidden_exists() -> None:
+def test_the_forbidden_modules_exist() -> None:
     sources = PROJECT / "src"
 
     missing = [

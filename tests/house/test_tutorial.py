@@ -28,11 +28,13 @@ def typist_at(part: int, folder: Path, server: str = ITS_SERVER) -> Typist:
 
 
 @pytest.mark.parametrize("part", [0, 1])
-def test_whoever_types_the_tutorial_sees_what_it_shows(part: int, tmp_path: Path) -> None:
+def test_the_tutorial_shows_the_actual_output(part: int, tmp_path: Path) -> None:
     typist_at(part, tmp_path).type_in(PARTS[part])
 
 
-def test_its_last_part_holds_on_postgresql(tmp_path: Path, postgres_databases: PostgresDatabases) -> None:
+def test_the_last_part_of_the_tutorial_works_on_postgresql(
+    tmp_path: Path, postgres_databases: PostgresDatabases
+) -> None:
     with postgres_databases.database(migrated=False) as address:
         typist_at(2, tmp_path, server=address).type_in(PARTS[2])
 

@@ -122,7 +122,7 @@ def test_the_module_is_the_command(core: Environment, tmp_path: Path) -> None:
     assert (ended.returncode, core.python(program, tmp_path)) == (0, ended.stdout.strip())
 
 
-def test_what_needs_an_extra_names_it(core: Environment, tmp_path: Path) -> None:
+def test_a_command_that_needs_an_extra_names_it(core: Environment, tmp_path: Path) -> None:
     address = ("--database-url", "sqlite:///jobs.db")
     assert core.trax("db", "migrate", *address, folder=tmp_path).returncode == 0
 

@@ -25,7 +25,7 @@ class Mutation(BaseModel, frozen=True, extra="forbid"):
     name: str
     """What the guard does."""
     promise: int
-    """The number of the promise that is broken without it, as in the list of `docs/explanation/guarantees.md`."""
+    """The number of the promise that is broken without it, as in `docs/explanation/guarantees.md`."""
     file: str
     """The path of the file below the root."""
     old: str

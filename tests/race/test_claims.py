@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.conftest import NOON
 from tests.store.test_claim import WORKER
-from tests.support.held import TIMEOUT_SECONDS, WAITING
+from tests.support.open_transaction import TIMEOUT_SECONDS, WAITING
 from tests.support.waiting import until
 
 from trax.records import Origin, QueueStatus
@@ -111,7 +111,7 @@ def test_a_worker_claims_other_runs_than_those_that_another_is_claiming(pair: Pa
     assert not pair.has_waited
 
 
-def test_of_two_receivers_of_a_run_one_claims_it(pair: Pair) -> None:
+def test_two_receivers_of_a_run_claim_it_once(pair: Pair) -> None:
     runs = pair.runs(2, submitter="http")
 
     one, other = pair(claim_by_id_as(1, runs[:1]), claim_by_id_as(2, runs))
@@ -122,7 +122,7 @@ def test_of_two_receivers_of_a_run_one_claims_it(pair: Pair) -> None:
     assert stored.worker == 1
 
 
-def test_of_two_servers_that_reserve_runs_each_gets_others(pair: Pair) -> None:
+def test_two_servers_that_reserve_runs_get_different_ones(pair: Pair) -> None:
     runs = pair.runs(3, submitter="http")
 
     one, other = pair(reserve, reserve)

@@ -7,8 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.crowd import Crowd
 from tests.support.fleet import most_at_once, most_by_group, overtaken
+from tests.support.gate_load import GateLoad
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,53 +16,53 @@ if TYPE_CHECKING:
 SELDOM = 5
 
 
-def check(crowd: Crowd) -> None:
-    check_that_each_ran_once(crowd)
-    check_the_limits(crowd)
-    check_the_order(crowd)
+def check(load: GateLoad) -> None:
+    check_that_each_ran_once(load)
+    check_the_limits(load)
+    check_the_order(load)
 
 
-def check_that_each_ran_once(crowd: Crowd) -> None:
-    ran = Counter((one.group, one.number) for one in crowd.ran)
-    assert ran == Counter(chain(*crowd.jobs.values()))
-    assert Counter(one.entry_id for one in crowd.admitted) == Counter(crowd.visible_at.keys())
-    assert {one.state for one in crowd.admitted} == {"completed"}
+def check_that_each_ran_once(load: GateLoad) -> None:
+    ran = Counter((one.group, one.number) for one in load.ran)
+    assert ran == Counter(chain(*load.jobs.values()))
+    assert Counter(one.entry_id for one in load.admitted) == Counter(load.visible_at.keys())
+    assert {one.state for one in load.admitted} == {"completed"}
 
 
-def check_the_limits(crowd: Crowd) -> None:
+def check_the_limits(load: GateLoad) -> None:
     """Never more than allowed; and not by luck, since at times there were as many."""
-    by_record = most_by_group((one.group, one.admitted_at, one.ended_at) for one in crowd.admitted)
-    by_job = most_by_group((one.group, one.began, one.ended) for one in crowd.ran)
-    assert {name: most for name, most in by_record.items() if most > crowd.groups[name]} == {}
-    assert {name: most for name, most in by_job.items() if most > crowd.groups[name]} == {}
-    assert most_at_once((one.admitted_at, one.ended_at) for one in crowd.admitted) == crowd.limit
-    assert most_at_once((one.began, one.ended) for one in crowd.ran) <= crowd.limit
-    assert any(most > 1 and by_record[name] == most for name, most in crowd.groups.items())
+    by_record = most_by_group((one.group, one.admitted_at, one.ended_at) for one in load.admitted)
+    by_job = most_by_group((one.group, one.began, one.ended) for one in load.ran)
+    assert {name: most for name, most in by_record.items() if most > load.groups[name]} == {}
+    assert {name: most for name, most in by_job.items() if most > load.groups[name]} == {}
+    assert most_at_once((one.admitted_at, one.ended_at) for one in load.admitted) == load.limit
+    assert most_at_once((one.began, one.ended) for one in load.ran) <= load.limit
+    assert any(most > 1 and by_record[name] == most for name, most in load.groups.items())
 
 
-def check_the_order(crowd: Crowd) -> None:
-    moments = [one.admitted_at for one in crowd.admitted]
+def check_the_order(load: GateLoad) -> None:
+    moments = [one.admitted_at for one in load.admitted]
     assert moments == sorted(moments)
-    assert overtaken(crowd.admitted, crowd.visible_at) == []
+    assert overtaken(load.admitted, load.visible_at) == []
 
 
-async def test_four_schedulers_and_four_workers_let_in_no_more_than_allowed(
+async def test_four_schedulers_and_four_workers_admit_no_more_than_the_limit(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    crowd = Crowd(tmp_path, postgres_url, jobs=1_000, groups=20, limit=24, poll=SELDOM)
+    load = GateLoad(tmp_path, postgres_url, jobs=1_000, groups=20, limit=24, poll=SELDOM)
 
-    await crowd.run(["scheduler"] * 4 + ["worker --concurrency 12"] * 4)
+    await load.run(["scheduler"] * 4 + ["worker --concurrency 12"] * 4)
 
-    check(crowd)
+    check(load)
 
 
 @pytest.mark.postgresql
 @pytest.mark.parametrize("server", ["postgres_url", "newest_url"])
-async def test_four_servers_that_do_everything_let_in_no_more_than_allowed(
+async def test_four_servers_in_all_roles_admit_no_more_than_the_limit(
     request: pytest.FixtureRequest, server: str, tmp_path: Path
 ) -> None:
-    crowd = Crowd(tmp_path, request.getfixturevalue(server), jobs=500, groups=20, limit=24, poll=SELDOM)
+    load = GateLoad(tmp_path, request.getfixturevalue(server), jobs=500, groups=20, limit=24, poll=SELDOM)
 
-    await crowd.run(["run --concurrency 12"] * 4)
+    await load.run(["run --concurrency 12"] * 4)
 
-    check(crowd)
+    check(load)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.race.test_gate import check
-from tests.support.crowd import Crowd
+from tests.support.gate_load import GateLoad
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 OFTEN = 0.1
 
 
-async def test_two_servers_let_in_no_more_than_allowed(tmp_path: Path) -> None:
-    crowd = Crowd(tmp_path, f"sqlite:///{tmp_path}/trax.db", jobs=500, groups=5, limit=6, poll=OFTEN)
+async def test_two_servers_admit_no_more_than_the_limit(tmp_path: Path) -> None:
+    load = GateLoad(tmp_path, f"sqlite:///{tmp_path}/trax.db", jobs=500, groups=5, limit=6, poll=OFTEN)
 
-    await crowd.run(["run --concurrency 4"] * 2)
+    await load.run(["run --concurrency 4"] * 2)
 
-    check(crowd)
+    check(load)

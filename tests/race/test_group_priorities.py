@@ -84,7 +84,7 @@ def callers(postgres_url: str) -> Generator[Engine]:
     engine.dispose()
 
 
-async def test_what_was_queued_in_an_open_transaction_gets_the_new_priority(
+async def test_an_entry_of_an_open_transaction_gets_the_new_priority(
     railway: Railway, callers: Engine
 ) -> None:
     app = railway.app
@@ -121,7 +121,9 @@ async def test_a_priority_is_applied_until_all_who_could_have_read_the_old_one_a
     assert not (await railway.cycle("manifest_manager")).stale_priorities
 
 
-async def test_who_begins_after_the_change_does_not_prolong_it(railway: Railway, callers: Engine) -> None:
+async def test_a_transaction_started_after_the_change_does_not_prolong_it(
+    railway: Railway, callers: Engine
+) -> None:
     await railway.app.groups.update("mail", priority=20)
     await railway.advance(minutes=1)
     railway.apply()
@@ -144,7 +146,7 @@ async def test_the_managers_loop_applies_it(railway: Railway, callers: Engine) -
     assert railway.priorities == {"first": 20, "lent": 20}
 
 
-async def test_a_second_change_begins_anew(railway: Railway, callers: Engine) -> None:
+async def test_a_second_change_restarts_the_update(railway: Railway, callers: Engine) -> None:
     app = railway.app
     await app.groups.update("mail", priority=20)
     await railway.advance(minutes=1)

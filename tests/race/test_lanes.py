@@ -1,4 +1,4 @@
-"""Callers who wait for somebody's lock take nothing that the loops of a server need, and not for ever."""
+"""Callers who wait for a lock block no loop of a server, and give up in time."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_a_job_still_runs_and_the_worker_beats_while_ten_callers_wait_for_
     assert {one.train for one in found} == {"greet"}, "each of them has its answer"
 
 
-async def test_callers_give_up_a_key_that_is_held_for_too_long_and_say_which(
+async def test_callers_give_up_a_key_that_is_locked_for_too_long_and_name_it(
     postgres_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work_queue, "WAIT_SECONDS", 0.2)

@@ -1,4 +1,4 @@
-"""A group that the open transaction of a caller is the first to use: nobody waits for that transaction."""
+"""A group that an open transaction uses first: no other transaction waits for it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_others_use_and_seed_it_at_once(
     assert {(one.input, one.group) for one in both} == {("Ada", "new"), ("Grace", "new")}
 
 
-async def test_an_async_caller_holds_nobody_up_either(postgres_url: str) -> None:
+async def test_an_async_caller_does_not_block_others_either(postgres_url: str) -> None:
     engine = create_async_engine(parse_url(postgres_url))
     app, other = app_on(postgres_url), app_on(postgres_url)
     with closing(app), closing(other):

@@ -126,7 +126,7 @@ async def test_the_gate_waits_for_a_withdrawal_that_has_locked_the_manifest(
         assert (withdrawn, visit.result(TIMEOUT_SECONDS).entry_ids) == ([entry.id], [])
 
 
-async def test_a_run_that_a_worker_takes_meanwhile_is_asked_to_stop(railway: Railway) -> None:
+async def test_a_run_claimed_before_its_cancellation_is_requested_to_cancel(railway: Railway) -> None:
     (run,) = railway.store.run(railway.gate).metadata_ids
 
     claimed, asked = railway.one_after_the_other(railway.claim, railway.cancel(run))
@@ -137,7 +137,7 @@ async def test_a_run_that_a_worker_takes_meanwhile_is_asked_to_stop(railway: Rai
     assert (found.state, found.cancel_requested) == (State.IN_PROGRESS, True)
 
 
-async def test_a_run_that_is_cancelled_first_is_not_taken(railway: Railway) -> None:
+async def test_a_run_cancelled_first_is_not_claimed(railway: Railway) -> None:
     (run,) = railway.store.run(railway.gate).metadata_ids
 
     asked, claimed = railway.one_after_the_other(railway.cancel(run), railway.claim)

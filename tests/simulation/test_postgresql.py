@@ -62,7 +62,7 @@ def test_every_promise_holds_on_postgresql(
     assert [name for name in wanted if not visits[name]] == [], visits
 
 
-def test_the_same_seed_gives_the_same_story_on_postgresql(postgres_databases: PostgresDatabases) -> None:
+def test_the_same_seed_gives_the_same_events_on_postgresql(postgres_databases: PostgresDatabases) -> None:
     digests: set[str] = set()
     for _ in range(2):
         log = EventLog(keep=None)

@@ -34,7 +34,7 @@ class Simulated(NamedTuple):
     totals: Totals
 
 
-def test_every_promise_holds_whatever_goes_wrong_at_any_step() -> None:
+def test_every_promise_holds_with_every_fault_at_every_step() -> None:
     """Running a world checks every promise; all worlds together must leave out no fault and no act."""
     totals = Totals()
     for profile, seed in WORLDS:
@@ -58,7 +58,7 @@ def simulated(profile: str, seed: int) -> Simulated:
     return Simulated(sha256(f"{event_log.format()}\n{counts}".encode()).hexdigest(), totals)
 
 
-def test_the_same_seed_gives_the_same_story_in_every_process_and_another_seed_another() -> None:
+def test_the_same_seed_gives_the_same_events_in_every_process_and_another_different_ones() -> None:
     code = f"from tests.simulation.test_promises import *; print(simulated(*{SAME}).digest)"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
 

@@ -45,7 +45,7 @@ def take(store: Store, slots: int, now: datetime, worker_id: int = 1) -> list[in
     return [run.metadata_id for run in store.run(claim.claim, taker, now=now)]
 
 
-def test_the_highest_priority_is_taken_first_and_the_older_of_equals(store: Store, now: datetime) -> None:
+def test_the_highest_priority_is_claimed_first_and_the_older_of_equals(store: Store, now: datetime) -> None:
     low = store.run(pending, 2, now)
     high = store.run(pending, 2, now, priority=10)
 
@@ -65,13 +65,13 @@ def test_a_claimed_run_is_in_progress_and_held(store: Store, now: datetime) -> N
 
 
 @pytest.mark.parametrize("columns", [{"train": "other"}, {"submitter": "http"}])
-def test_only_runs_for_this_worker_are_taken(store: Store, now: datetime, columns: dict[str, str]) -> None:
+def test_only_runs_for_this_worker_are_claimed(store: Store, now: datetime, columns: dict[str, str]) -> None:
     store.run(pending, 1, now, **columns)
 
     assert take(store, 1, now) == []
 
 
-def test_many_workers_take_each_run_once(url: str, now: datetime) -> None:
+def test_many_workers_claim_each_run_once(url: str, now: datetime) -> None:
     store = Store(url, clock=lambda: now)
     store.open()
     waiting = store.run(pending, 100, now)
@@ -184,7 +184,7 @@ def test_a_run_is_claimed_by_its_id_once(store: Store, now: datetime) -> None:
     ]
 
 
-def test_only_runs_in_progress_are_asked_to_stop(store: Store, now: datetime) -> None:
+def test_only_runs_in_progress_are_requested_to_cancel(store: Store, now: datetime) -> None:
     runs = store.run(pending, 3, now)
     ended, running = take(store, 2, now, worker_id=1)
     store.run(metadata.finish, [run_result(ended, worker_id=1)], now=now)

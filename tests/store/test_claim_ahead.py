@@ -130,7 +130,7 @@ def test_a_visit_that_is_cut_short_waits_for_a_slot(claims: Claims) -> None:
     assert (len(visit.claimed), visit.is_limited, visit.is_out_of_slots) == (1, True, True)
 
 
-def test_a_result_says_when_the_code_began(claims: Claims) -> None:
+def test_a_result_records_when_the_code_started(claims: Claims) -> None:
     claims.queue(2)
     claims.claim(0, ahead=2)
     first, second = claims.runs("in_progress")
@@ -188,7 +188,7 @@ def test_a_run_that_waits_in_a_worker_does_not_time_out(claims: Claims) -> None:
     assert stopped == [claims.runs("in_progress")[0].id]
 
 
-def test_what_a_lost_worker_had_not_begun_goes_back_uncounted(claims: Claims) -> None:
+def test_a_run_that_a_lost_worker_had_not_started_is_requeued_uncounted(claims: Claims) -> None:
     claims.queue(2, retry=THREE_ATTEMPTS)
     claims.claim(1, ahead=1)
     later = claims.now + timedelta(minutes=5)
@@ -205,7 +205,7 @@ def test_what_a_lost_worker_had_not_begun_goes_back_uncounted(claims: Claims) ->
     assert claims.attempts()[-2:] == [2, 1]
 
 
-def test_what_a_lost_worker_has_claimed_once_is_not_claimed_ahead_again(claims: Claims) -> None:
+def test_a_run_released_by_a_lost_worker_is_not_claimed_ahead_again(claims: Claims) -> None:
     """A job that kills its process may have begun without a record: next time it counts."""
     claims.queue(1)
     claims.claim(0, ahead=1)

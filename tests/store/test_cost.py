@@ -1,4 +1,4 @@
-"""A job costs PostgreSQL what docs/reference/cost.md says: statements, transactions, row versions and WAL, counted."""
+"""A job costs PostgreSQL what docs/reference/cost.md says: statements, transactions, row versions and WAL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOT_TOLERANCE = 0.1
 
 
 @pytest.mark.postgresql
-def test_a_job_costs_what_the_page_says_however_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_costs_the_figures_of_the_page_under_any_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgresql, "IDLE_SECONDS", 0)  # as if each call found its connection idle for long
     page = cost.read_table(cost.PAGE.read_text(encoding="utf-8"))
     with postgres_server(settings=cost.SERVER) as server:
@@ -30,7 +30,7 @@ def test_a_job_costs_what_the_page_says_however_busy_the_machine_is(monkeypatch:
     assert list(counted) == list(page)
     exact = {name: figures[:HOT] + figures[HOT + 1 : WAL] for name, figures in counted.items()}
     assert exact == {name: figures[:HOT] + figures[HOT + 1 : WAL] for name, figures in page.items()}, (
-        "a job costs more or less than docs/reference/cost.md says; if that is right, run `python -m bench cost`"
+        "a job costs more or less than docs/reference/cost.md says; if so, run `python -m bench cost`"
     )
     for name, figures in counted.items():
         assert figures[HOT] == pytest.approx(page[name][HOT], abs=HOT_TOLERANCE), name

@@ -102,7 +102,7 @@ def test_one_server_leads_and_the_other_does_not_wait(two: tuple[Store, Store]) 
     assert second.run(leads)
 
 
-def test_the_gate_lets_in_one_at_a_time_and_the_next_sees_what_was_done(
+def test_the_gate_admits_one_at_a_time_and_the_next_sees_the_changes(
     two: tuple[Store, Store], postgres_url: str
 ) -> None:
     first, second = two
@@ -169,11 +169,11 @@ def migrates(connection: Connection) -> None:
         dialect.try_cleanup_lock,
     ],
 )
-def test_every_lock_can_be_taken_in_either_dialect(store: Store, step: Any) -> None:
+def test_every_lock_can_be_acquired_in_either_dialect(store: Store, step: Any) -> None:
     assert store.run(step) in {True, None}
 
 
-def test_reserved_ids_are_given_to_nobody_else(store: Store) -> None:
+def test_reserved_ids_are_not_reused(store: Store) -> None:
     def reserve_twice(connection: Connection) -> list[int]:
         table = tables(connection).metadata
         first = dialect.reserve_ids(connection, table, 3)

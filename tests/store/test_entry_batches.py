@@ -109,7 +109,7 @@ def test_nothing_is_written_to_a_group_that_does_not_exist(store: Store, now: da
 @pytest.mark.parametrize(
     "text", ['"\\u0000 \\\\ \\n \\u001e"', '"ü 🚂"', '{"a":\n[1,\t2]}', "null", '"%s %% $1"']
 )
-def test_json_travels_unharmed(store: Store, number: int, text: str) -> None:
+def test_json_is_stored_unchanged(store: Store, number: int, text: str) -> None:
     batch = write_alone(store, inputs_of(*number * [text]))
 
     assert batch is not None
@@ -118,7 +118,7 @@ def test_json_travels_unharmed(store: Store, number: int, text: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"priority": 32}, {"origin": "nowhere"}])
-def test_one_that_is_refused_prevents_all(store: Store, now: datetime, wrong: dict[str, Any]) -> None:
+def test_one_refused_entry_prevents_all(store: Store, now: datetime, wrong: dict[str, Any]) -> None:
     with pytest.raises(StoreError):
         store.run(entry_batches.add_batch, inputs_of("1", "2"), COLUMNS | wrong, now=now)
 

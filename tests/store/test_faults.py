@@ -119,7 +119,7 @@ def test_an_unknown_user_is_named(postgres_url: str) -> None:
     store.close()
 
 
-def test_missing_tables_say_how_to_make_them(empty_url: str, now: datetime) -> None:
+def test_missing_tables_name_the_command_to_create_them(empty_url: str, now: datetime) -> None:
     store = Store(empty_url)
 
     with pytest.raises(SchemaNotMigrated, match="trax db migrate"):
@@ -263,7 +263,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("statement", REFUSED.values(), ids=REFUSED)
-def test_what_a_row_holds_stays_out_of_errors_and_tracebacks(store: Store, statement: str) -> None:
+def test_row_values_stay_out_of_errors_and_tracebacks(store: Store, statement: str) -> None:
     def refuse(connection: Connection) -> None:
         kind = "CREATE TABLE hidden (word TEXT PRIMARY KEY, n INTEGER NOT NULL CHECK (n > 0))"
         connection.execute(text(kind))
@@ -288,7 +288,7 @@ def test_a_value_that_postgresql_cannot_read_is_not_repeated(postgres_url: str) 
     assert WORD not in "".join(traceback.format_exception(refused.value))
 
 
-def test_what_a_part_of_a_transaction_was_refused_for_is_not_repeated(store: Store) -> None:
+def test_row_values_of_a_refused_savepoint_stay_out_of_errors(store: Store) -> None:
     def refuse(connection: Connection) -> None:
         connection.execute(text("CREATE TABLE hidden (word TEXT PRIMARY KEY)"))
         with savepoint(connection):
@@ -310,7 +310,7 @@ class OtherDriver(Exception):
         return "\n".join([str(self.args[0]), *([f"DETAIL:  {self.detail}"] if self.detail else ())])
 
 
-def test_another_driver_on_a_connection_of_the_callers_tells_no_row_either() -> None:
+def test_row_values_stay_out_of_errors_of_other_drivers() -> None:
     error = DBAPIError("INSERT", {"word": WORD}, OtherDriver("duplicate key"), hide_parameters=False)
 
     with pytest.raises(StoreError) as refused, translate_errors("postgresql://db/jobs"):

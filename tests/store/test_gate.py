@@ -38,7 +38,7 @@ def ids(held: Any) -> list[int]:
     return [run.metadata_id for run in held]
 
 
-def test_what_is_let_in_for_a_worker_has_begun_when_it_is_committed(gate: GateDriver) -> None:
+def test_a_run_admitted_for_a_worker_has_started_at_the_commit(gate: GateDriver) -> None:
     (entry,) = gate.queue(1)
 
     visited = gate.visit(slots=3)
@@ -52,7 +52,7 @@ def test_what_is_let_in_for_a_worker_has_begun_when_it_is_committed(gate: GateDr
     assert ids(visited.claimed) == visited.metadata_ids == [run.id]
 
 
-def test_what_there_are_no_slots_for_keeps_its_place_in_the_queue(gate: GateDriver) -> None:
+def test_entries_without_a_free_slot_keep_their_place_in_the_queue(gate: GateDriver) -> None:
     entries = gate.queue(5)
 
     visited = gate.visit(slots=2)
@@ -64,7 +64,7 @@ def test_what_there_are_no_slots_for_keeps_its_place_in_the_queue(gate: GateDriv
     assert gate.runs("pending") == []
 
 
-def test_whoever_is_more_urgent_overtakes_what_was_left_in_the_queue(gate: GateDriver) -> None:
+def test_a_more_urgent_entry_overtakes_those_left_in_the_queue(gate: GateDriver) -> None:
     gate.queue(3)
     gate.visit(slots=1)
     (urgent,) = gate.queue(1, priority=9)
@@ -103,7 +103,7 @@ def test_a_dispatcher_with_a_memory_finds_an_entry_that_plain_sql_has_put_back(g
     assert visit() == [entries[0], entries[4]]
 
 
-def test_a_worker_without_a_slot_lets_nobody_in(gate: GateDriver) -> None:
+def test_a_worker_without_a_free_slot_admits_no_entries(gate: GateDriver) -> None:
     entries = gate.queue(2)
 
     visited = gate.visit(slots=0)
@@ -135,7 +135,7 @@ def test_workers_that_come_to_the_gate_themselves_need_nothing_pending(gate: Gat
     assert gate.queued() == entries[2:]
 
 
-def test_runs_left_pending_are_taken_before_anybody_is_let_in(gate: GateDriver) -> None:
+def test_pending_runs_are_claimed_before_entries_are_admitted(gate: GateDriver) -> None:
     left = gate.pending(2)
     high = gate.queue(3, priority=9)
 
@@ -147,7 +147,7 @@ def test_runs_left_pending_are_taken_before_anybody_is_let_in(gate: GateDriver) 
     assert {run.state for run in gate.runs()} == {State.IN_PROGRESS}
 
 
-def test_a_worker_whose_slots_are_filled_by_what_was_pending_lets_nobody_in(gate: GateDriver) -> None:
+def test_a_worker_whose_slots_are_filled_with_pending_runs_admits_no_entries(gate: GateDriver) -> None:
     left = gate.pending(3)
     entries = gate.queue(1)
 
@@ -157,7 +157,7 @@ def test_a_worker_whose_slots_are_filled_by_what_was_pending_lets_nobody_in(gate
     assert gate.queued() == entries
 
 
-def test_pending_runs_that_were_taken_still_count_against_the_limit(gate: GateDriver) -> None:
+def test_claimed_pending_runs_still_count_against_the_limit(gate: GateDriver) -> None:
     gate.pending(2)
     entries = gate.queue(3)
 
@@ -177,7 +177,7 @@ def test_cpu_trains_begin_only_where_a_process_is_free_for_them(gate: GateDriver
     assert [run.train for run in gate.runs("pending")] == ["heavy", "heavy"]
 
 
-def test_cpu_trains_taken_from_what_was_pending_use_up_the_processes(gate: GateDriver) -> None:
+def test_claimed_cpu_runs_use_up_the_cpu_slots(gate: GateDriver) -> None:
     left = gate.pending(1, train="heavy")
     gate.queue(1, train="heavy")
 
@@ -208,7 +208,7 @@ def test_nothing_is_held_back_where_some_trains_go_elsewhere(gate: GateDriver) -
     assert [run.submitter for run in gate.runs("pending")] == ["local"] * 3 + ["cluster"] * 2
 
 
-def test_a_run_for_a_submitter_is_never_begun_by_a_worker(gate: GateDriver) -> None:
+def test_a_run_for_a_submitter_is_never_started_by_a_worker(gate: GateDriver) -> None:
     gate.queue(1)
 
     visited = gate.visit(slots=4, routing=Routing(submitters={"work": "cluster"}))
@@ -217,7 +217,7 @@ def test_a_run_for_a_submitter_is_never_begun_by_a_worker(gate: GateDriver) -> N
     assert [run.state for run in gate.runs()] == [State.PENDING]
 
 
-def test_a_dispatcher_that_was_switched_off_lets_nobody_in_but_pending_runs_are_taken(
+def test_a_disabled_dispatcher_admits_no_entries_and_claims_pending_runs(
     gate: GateDriver,
 ) -> None:
     left = gate.pending(1)
@@ -241,7 +241,7 @@ def test_a_limit_that_an_operator_has_just_set_counts_in_the_same_visit(gate: Ga
     assert gate.queued() == entries[1:]
 
 
-def test_a_limit_that_an_operator_has_just_lifted_holds_nobody_back(gate: GateDriver) -> None:
+def test_a_limit_just_lifted_by_an_operator_does_not_apply(gate: GateDriver) -> None:
     gate.queue(4)
     gate.edit("max_active_jobs", "null")
 

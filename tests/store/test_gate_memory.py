@@ -172,7 +172,7 @@ def test_an_entry_whose_transaction_was_open_at_the_last_visit_is_found(driver: 
     assert driver.admit(2) == [first, entries[3]]
 
 
-def test_an_entry_whose_transaction_took_several_visits_is_found(driver: Dispatcher) -> None:
+def test_an_entry_whose_transaction_lasted_several_visits_is_found(driver: Dispatcher) -> None:
     with driver.transaction() as other:
         (first,) = driver.enqueue_in(other)
         entries = remembered(driver)
@@ -308,7 +308,7 @@ def test_an_urgent_entry_does_not_move_the_bound_back(driver: Dispatcher) -> Non
     assert after.queue.kept == ()
 
 
-def test_what_another_dispatcher_takes_is_not_missed(driver: Dispatcher) -> None:
+def test_entries_admitted_by_another_dispatcher_are_not_missed(driver: Dispatcher) -> None:
     entries = remembered(driver)
     other = Dispatcher(driver.url)
 

@@ -1,4 +1,4 @@
-"""What others commit while somebody looks at the gate, before each of the statements of that look."""
+"""Commits of others during a visit to the gate, before each of its statements."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def test_an_entry_that_is_written_meanwhile_does_not_pass_a_full_gate(gate: Gate
 
 
 @pytest.mark.parametrize("place", STATEMENTS)
-def test_a_run_that_ends_meanwhile_has_ended_before_the_next_is_let_in(gate: GateDriver, place: int) -> None:
+def test_a_run_that_ends_during_a_visit_has_ended_before_the_next_is_admitted(
+    gate: GateDriver, place: int
+) -> None:
     (running,) = gate.pending(1, state="in_progress", started_at=gate.now, worker_id=7)
     gate.queue(1)
 

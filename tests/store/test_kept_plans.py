@@ -98,7 +98,7 @@ def fill_with_history(connection: Connection) -> None:
     )
 
 
-def test_whoever_reads_widely_may_say_so(one_connection: Store) -> None:
+def test_a_broad_read_may_allow_sequential_scans(one_connection: Store) -> None:
     def ways(connection: Connection) -> set[str]:
         allow_broad_plans(connection)
         shown = "SELECT current_setting('enable_seqscan') UNION SELECT current_setting('enable_hashjoin')"

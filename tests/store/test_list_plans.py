@@ -11,7 +11,7 @@ from sqlalchemy import text
 from tests.support.plans import rows_read
 
 from trax.records import QueueStatus, State
-from trax.records.listing import EntryFilter, RunFilter
+from trax.records.nouns import EntryFilter, RunFilter
 from trax.store import Store, groups, inspect, status
 from trax.store.queue import queue_lists
 from trax.store.runs import run_lists
@@ -125,7 +125,7 @@ def test_how_the_whole_stands_is_found_without_walking_history(history: Store) -
         partial(inspect.count_used_slots, worker_ids=[1], most=10),
     ],
 )
-def test_what_holds_a_job_is_found_without_walking_history(
+def test_runs_and_entries_of_a_job_are_found_without_scanning_history(
     history: Store, question: Callable[[Connection], Any]
 ) -> None:
     assert rows_read(history, question) <= 200

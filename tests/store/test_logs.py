@@ -57,7 +57,7 @@ def test_text_that_the_database_cannot_hold_is_kept_as_far_as_it_can_be(store: S
     assert kept.message == "raw \N{REPLACEMENT CHARACTER} bytes ? and é"
 
 
-def test_a_line_of_a_run_that_is_gone_is_passed_over(store: Store, now: datetime) -> None:
+def test_a_line_of_a_deleted_run_is_skipped(store: Store, now: datetime) -> None:
     run = begun(store, now)
 
     store.run(run_log.add, [line(999_999, "too late", now), line(run, "in time", now)])

@@ -19,5 +19,5 @@ def test_groups_are_made_when_first_named(store: Store, now: datetime) -> None:
     assert store.read(groups.get, "new") == ManifestGroup(id=again["new"].id, name="new")
 
 
-def test_an_unknown_group_is_nothing(store: Store) -> None:
+def test_an_unknown_group_is_none(store: Store) -> None:
     assert store.read(groups.get, "none") is None

@@ -44,7 +44,7 @@ def test_a_run_is_recorded_as_in_progress(store: Store, now: datetime) -> None:
     )
 
 
-def test_many_endings_are_written_at_once(store: Store, now: datetime) -> None:
+def test_many_results_are_written_at_once(store: Store, now: datetime) -> None:
     good = store.run(metadata.begin, RUN, now=now)
     bad = store.run(metadata.begin, RUN, now=now)
     later = now + timedelta(seconds=3)
@@ -114,5 +114,5 @@ def test_a_message_the_database_could_not_hold_does_not_lose_the_run(
     assert found.failure_reason[0] == text[0]
 
 
-def test_an_unknown_run_is_nothing(store: Store) -> None:
+def test_an_unknown_run_is_none(store: Store) -> None:
     assert store.read(metadata.get, 1) is None

@@ -10,7 +10,8 @@ from sqlalchemy import insert
 from tests.support.databases import IN_MEMORY_TOO
 
 from trax.records import LogLevel, QueueStatus, State
-from trax.records.listing import Count, EntryFilter, LogFilter, ManifestFilter, RunFilter
+from trax.records.listing import Count
+from trax.records.nouns import EntryFilter, LogFilter, ManifestFilter, RunFilter
 from trax.store import groups as groups_store
 from trax.store import listing
 from trax.store.manifests import manifest_rows
@@ -120,7 +121,7 @@ def test_a_run_is_found_by_the_beginning_of_its_entrys_name(store: Store) -> Non
     assert ids(runs(store, external_id="0190ab")) == []
 
 
-def test_a_search_that_no_index_answers_stops_and_says_where(
+def test_a_search_without_an_index_stops_and_can_be_continued(
     store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "WINDOW", 4)
@@ -157,7 +158,7 @@ def test_counts_are_exact_where_that_is_cheap_and_estimates_elsewhere(
     assert count(since=NOON + timedelta(minutes=170), until=NOON + timedelta(minutes=180)) == Count(10)
 
 
-def test_what_no_index_answers_is_counted_exactly_to_the_bound(
+def test_a_count_without_an_index_is_exact_up_to_the_bound(
     store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (listing, listing):

@@ -30,7 +30,7 @@ def count(connection: Connection) -> Any:
     return run_together(connection, counting(connection))[0][0][0]
 
 
-def test_statements_run_in_order_and_each_gives_its_rows(store: Store, now: datetime) -> None:
+def test_statements_run_in_order_and_each_returns_its_rows(store: Store, now: datetime) -> None:
     def steps(connection: Connection) -> Any:
         return run_together(
             connection, counting(connection), adding(connection, "a", now), counting(connection)

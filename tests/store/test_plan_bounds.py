@@ -47,7 +47,7 @@ def has_auto_explain(url: str) -> bool:
     return True
 
 
-async def test_a_statement_costs_what_it_moves_whatever_lies_around(explainable: str) -> None:
+async def test_a_statement_costs_what_it_moves_beside_any_number_of_rows(explainable: str) -> None:
     scale.build(explainable, SIZE)
 
     found = await plans.measure(explainable, SIZE)

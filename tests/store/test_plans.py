@@ -183,7 +183,7 @@ def test_the_heads_of_groups_are_found_without_wading_through_a_flood(
     assert rows_read(plan, "work_queue") < 2_000
 
 
-def test_what_runs_is_counted_by_an_index_that_clears_itself(store: Store, visited: list[Sent]) -> None:
+def test_active_runs_are_counted_with_a_partial_index(store: Store, visited: list[Sent]) -> None:
     count = the_one(visited, "GROUP BY active.group_id")
 
     ways = ways_into(plan_of(store, count), "metadata")
@@ -192,7 +192,7 @@ def test_what_runs_is_counted_by_an_index_that_clears_itself(store: Store, visit
     assert {index for _, index in ways} == {"metadata_claim_idx", "metadata_running_idx"}
 
 
-def test_what_waits_elsewhere_is_counted_by_index(store: Store, visited: list[Sent]) -> None:
+def test_entries_not_yet_ready_are_counted_with_an_index(store: Store, visited: list[Sent]) -> None:
     elsewhere = the_one(visited, "min(trax.work_queue.scheduled_at)")
 
     plan = plan_of(store, elsewhere)
@@ -204,7 +204,7 @@ def test_what_waits_elsewhere_is_counted_by_index(store: Store, visited: list[Se
 
 
 @pytest.mark.parametrize(("at_the_gate", "slots"), [(True, 400), (False, 20)])
-def test_pending_runs_are_taken_by_their_index(
+def test_pending_runs_are_claimed_with_their_index(
     store: Store, visited: list[Sent], *, at_the_gate: bool, slots: int
 ) -> None:
     taking = the_one(visited, "UPDATE trax.metadata SET", "FOR UPDATE SKIP LOCKED")
@@ -274,7 +274,7 @@ def test_whether_anything_is_pending_is_known_from_its_index(store: Store) -> No
     assert {index for _, index in ways_into(plan, "metadata")} == {"metadata_claim_idx"}
 
 
-def test_looking_for_trouble_reads_only_what_goes_on(store: Store) -> None:
+def test_the_maintenance_check_reads_only_active_runs(store: Store) -> None:
     parameters = manifest_due.maintenance_parameters("postgresql", Settings(), None)
     step = rescue.select_maintenance_needs("postgresql"), parameters
     (look,) = sent_by(store, lambda connection: run_together(connection, step))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import text
 from tests.store.test_gate_memory import WORKER, Dispatcher
-from tests.support.held import WAITING
+from tests.support.open_transaction import WAITING
 from tests.support.waiting import until
 
 from trax.engine.job_dispatcher import DispatchResult, open_quick_dispatch, run_dispatch_cycle
@@ -99,7 +99,7 @@ def vars_of(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-def test_it_admits_in_order_as_many_as_there_are_slots(
+def test_a_quick_visit_admits_in_order_as_many_as_there_are_slots(
     driver: Dispatcher, quick_visits: list[QuickVisit]
 ) -> None:
     entries = after_a_visit(driver)
@@ -202,7 +202,7 @@ NEEDS_DECISION = {
 
 
 @pytest.mark.parametrize("statement", NEEDS_DECISION.values(), ids=NEEDS_DECISION)
-def test_what_needs_a_decision_is_left_to_the_next_visit(
+def test_an_entry_that_needs_a_decision_is_left_to_the_next_visit(
     driver: Dispatcher, quick_visits: list[QuickVisit], statement: str
 ) -> None:
     after_a_visit(driver)
@@ -440,7 +440,7 @@ def test_with_edited_settings_or_workers_elsewhere_the_first_visit_decides(
     assert quick_visits == []
 
 
-def test_a_worker_elsewhere_whose_slots_were_taken_is_not_forgotten_by_the_next_visit(
+def test_an_occupied_slot_of_another_worker_is_known_to_the_next_visit(
     driver: Dispatcher, quick_visits: list[QuickVisit]
 ) -> None:
     """Its slot counts as taken while a run is pending, and our worker claims that run."""

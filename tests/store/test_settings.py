@@ -22,7 +22,7 @@ def written_at(connection: Connection) -> dict[str, datetime]:
     return {row.name: row.updated_at for row in connection.execute(select(setting))}
 
 
-def test_nothing_is_stored_until_somebody_edits(store: Store) -> None:
+def test_no_setting_is_stored_until_an_edit(store: Store) -> None:
     assert store.read(settings.load_edited) == {}
 
 
@@ -40,7 +40,7 @@ def test_writing_adds_and_changes_and_leaves_the_others(store: Store, now: datet
     assert store.read(written_at) == {"max_active_jobs": later, "save_inputs": now, "max_retry_delay": later}
 
 
-def test_forgetting_takes_only_what_is_named(store: Store, now: datetime) -> None:
+def test_deleting_settings_removes_only_the_named_ones(store: Store, now: datetime) -> None:
     store.run(settings.write, {"max_active_jobs": "5", "save_inputs": "false"}, now=now)
 
     store.run(settings.delete_edited, {"save_inputs", "never_written"})

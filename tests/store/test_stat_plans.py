@@ -1,4 +1,4 @@
-"""What the control room asks stays quick however long history grows: it reads sums, and not far beyond."""
+"""Statistics of the dashboard stay fast with a long history: they read sums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import text
 from tests.support.plans import rows_read
 
 from trax.records import QueueStatus, State
-from trax.records.listing import EntryFilter, LogFilter, ManifestFilter, RunFilter
+from trax.records.nouns import EntryFilter, LogFilter, ManifestFilter, RunFilter
 from trax.store import Store, dead_letters, groups, listing, stats, workers
 from trax.store.listing import SPARSE_WINDOW, WINDOW
 from trax.store.manifests import manifest_rows
@@ -73,7 +73,7 @@ def test_a_week_of_history_is_read_from_its_sums(history: Store) -> None:
     assert rows_read(history, a_week) <= 500
 
 
-def test_percentiles_look_at_the_latest_runs(history: Store) -> None:
+def test_percentiles_read_the_latest_runs(history: Store) -> None:
     week = NOW - timedelta(days=7)
     question = partial(stats.latest_durations, trains=["greet1", "greet2"], since=week)
 
@@ -84,7 +84,7 @@ def test_percentiles_look_at_the_latest_runs(history: Store) -> None:
     "question",
     [listing.count_running, listing.count_pending, listing.count_dead_letters, dead_letters.load_groups],
 )
-def test_what_is_under_way_is_counted_without_walking_history(
+def test_active_work_is_counted_without_scanning_history(
     history: Store, question: Callable[[Connection], Any]
 ) -> None:
     assert rows_read(history, question) <= 200
@@ -118,7 +118,7 @@ def test_workers_are_shown_without_walking_history(history: Store) -> None:
         (RunFilter(group="nobody", state=State.FAILED), 2 * SPARSE_WINDOW + 300),
     ],
 )
-def test_a_page_of_runs_looks_at_a_bounded_number_of_rows(
+def test_a_page_of_runs_reads_a_bounded_number_of_rows(
     history: Store, wanted: RunFilter, at_most: int
 ) -> None:
     def question(connection: Connection) -> None:
@@ -128,16 +128,14 @@ def test_a_page_of_runs_looks_at_a_bounded_number_of_rows(
 
 
 @pytest.mark.parametrize("status", [None, *QueueStatus])
-def test_a_page_of_entries_looks_at_a_bounded_number_of_rows(
-    history: Store, status: QueueStatus | None
-) -> None:
+def test_a_page_of_entries_reads_a_bounded_number_of_rows(history: Store, status: QueueStatus | None) -> None:
     def question(connection: Connection) -> None:
         queue_lists.page(connection, EntryFilter(status=status), before=None, after=None, limit=50)
 
     assert rows_read(history, question) <= 2 * WINDOW + 300
 
 
-def test_a_search_of_the_logs_looks_at_a_bounded_number_of_lines(history: Store) -> None:
+def test_a_search_of_the_logs_reads_a_bounded_number_of_lines(history: Store) -> None:
     def question(connection: Connection) -> None:
         run_log.page(connection, LogFilter(text="nowhere"), before=None, after=None, limit=50)
 

@@ -45,7 +45,7 @@ def failed(connection: Connection, ended_at: datetime) -> None:
     metadata.finish(connection, [ending], now=ended_at)
 
 
-def test_an_empty_database_has_nothing_to_tell(store: Store, now: datetime) -> None:
+def test_the_status_of_an_empty_database_is_all_zeros(store: Store, now: datetime) -> None:
     found = read(store, now)
 
     assert (found.ready, found.delayed, found.pending, found.running) == (0, 0, 0, 0)
@@ -53,7 +53,7 @@ def test_an_empty_database_has_nothing_to_tell(store: Store, now: datetime) -> N
     assert (found.dead_letters, found.failed_last_hour, found.workers) == (0, 0, ())
 
 
-def test_what_waits_is_counted_apart_from_what_is_delayed(store: Store, now: datetime) -> None:
+def test_ready_and_delayed_entries_are_counted_separately(store: Store, now: datetime) -> None:
     later = now + timedelta(minutes=5)
     store.run(entries, 3, now)
     store.run(entries, 2, now, scheduled_at=later)
@@ -80,7 +80,7 @@ def test_only_failures_of_the_last_hour_count(store: Store, now: datetime) -> No
     assert read(store, now).failed_last_hour == 1
 
 
-def test_what_runs_and_what_gave_up_is_counted(store: Store, now: datetime) -> None:
+def test_running_jobs_and_dead_letters_are_counted(store: Store, now: datetime) -> None:
     store.run(metadata.begin, NewRun(external_id="r", train="greet"), now=now)
     letter = dict.fromkeys(dead_letters.INSERT_COLUMNS) | {
         "train": "greet",

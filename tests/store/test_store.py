@@ -30,7 +30,7 @@ def count_groups(connection: Connection) -> int:
     ).scalar_one()
 
 
-def test_what_a_function_did_is_undone_when_it_raises(store: Store, now: datetime) -> None:
+def test_changes_of_a_function_are_rolled_back_when_it_raises(store: Store, now: datetime) -> None:
     def fail(connection: Connection) -> None:
         groups.get_or_create(connection, ["a"], now=now)
         raise LookupError("original")
@@ -54,9 +54,7 @@ async def test_async_code_makes_one_hop_a_transaction(store: Store, now: datetim
     assert await store.ask(count_groups) == 1
 
 
-async def test_a_cancelled_caller_does_not_abandon_a_transaction_that_has_begun(
-    store: Store, now: datetime
-) -> None:
+async def test_a_cancelled_caller_does_not_abandon_a_started_transaction(store: Store, now: datetime) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def slow(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""What is asked all the time, by those who watch and those who measure, costs the same beside any history."""
+"""Frequent queries of pages and monitors cost the same beside any history."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def effort(store: Store, question: Callable[[Connection], Any]) -> int:
     return rows_read(store, question, of=ALL)
 
 
-def test_what_is_asked_all_the_time_costs_the_same_beside_any_history(store: Store) -> None:
+def test_a_frequent_query_costs_the_same_beside_any_history(store: Store) -> None:
     store.run(lambda connection: connection.execute(insert(tables(connection).manifest_group).values(GROUP)))
     store.run(write, MUCH)
     beside_much = {name: effort(store, question) for name, question in QUESTIONS.items()}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tests.support.databases import IN_MEMORY_TOO
 
 from trax.records.audit import NewWebSession, SignIn
-from trax.records.listing import SessionFilter
 from trax.store import web_sessions
 
 if TYPE_CHECKING:
@@ -42,7 +41,10 @@ def test_sessions_are_listed_newest_first_a_page_at_a_time(store: Store, now: da
     first, second, third = (begin(store, key, now, user=user) for key, user in zip("abc", "xyx", strict=True))
 
     def page(**wanted: Any) -> list[int]:
-        wanted_sessions = SessionFilter(now=wanted.pop("now", now), user=wanted.pop("user", None))
+        wanted_sessions: web_sessions.CurrentSessions = {
+            "now": wanted.pop("now", now),
+            "user": wanted.pop("user", None),
+        }
         found = store.read(web_sessions.SESSIONS.load_list, wanted_sessions, limit=2, **wanted)
         return [one.id for one in found]
 
@@ -62,7 +64,7 @@ def test_sessions_end_by_id_by_user_and_all_together(store: Store, now: datetime
     assert store.run(web_sessions.delete_all, user=None) == []
 
 
-def test_a_link_is_taken_once_and_in_time(store: Store, now: datetime) -> None:
+def test_a_link_is_redeemed_once_and_in_time(store: Store, now: datetime) -> None:
     for key in ("a", "b"):
         store.run(web_sessions.insert_link, key, now=now, lifetime=HOUR)
 
@@ -70,7 +72,9 @@ def test_a_link_is_taken_once_and_in_time(store: Store, now: datetime) -> None:
     assert not store.run(web_sessions.redeem_link, "b", now=now + HOUR)
 
 
-def test_what_has_expired_is_deleted_when_another_session_begins(store: Store, now: datetime) -> None:
+def test_expired_sessions_and_links_are_deleted_when_another_session_starts(
+    store: Store, now: datetime
+) -> None:
     begin(store, "a", now)
     store.run(web_sessions.insert_link, "link", now=now, lifetime=HOUR)
 

@@ -70,7 +70,7 @@ def test_ids_are_returned_in_the_order_given(store: Store, now: datetime, size: 
     assert len(set(ids)) == size
 
 
-def test_ids_go_on_after_a_bulk_load(store: Store, now: datetime) -> None:
+def test_ids_continue_after_a_bulk_load(store: Store, now: datetime) -> None:
     bulk = store.run(work_queue.add, [entry() for _ in range(BULK)], now=now)
 
     (after,) = store.run(work_queue.add, [entry()], now=now)
@@ -97,7 +97,7 @@ def test_only_what_may_run_now_is_ready(store: Store, now: datetime, others: int
     "text",
     ['"a\\u0000b"', "true", "12345678901234567890", '"\\u00fc \\ud83d\\ude82"', "null", '{"b":1,"a":2}'],
 )
-def test_json_travels_unharmed(store: Store, now: datetime, size: int, text: str) -> None:
+def test_json_is_stored_unchanged(store: Store, now: datetime, size: int, text: str) -> None:
     def stored(connection: Connection) -> set[str]:
         queue = tables(connection).work_queue
         return set(connection.execute(queue.select()).scalars("input"))
@@ -143,5 +143,5 @@ def test_a_hundred_thousand_entries_in_one_call(store: Store, now: datetime) -> 
     assert len(store.read(ready_ids)) == len(ids) == 100_000
 
 
-def test_an_unknown_entry_is_nothing(store: Store) -> None:
+def test_an_unknown_entry_is_none(store: Store) -> None:
     assert store.read(work_queue.get, 1) is None

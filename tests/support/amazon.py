@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from moto.server import ThreadedMotoServer
-from tests.support.sqs_far import client
+from tests.support.sqs_consumer import client
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -7,8 +7,8 @@ import signal
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
-from tests.support import celery_far
-from tests.support.warm_engine import WarmEngine
+from tests.support import celery_worker
+from tests.support.preloaded_engine import PreloadedEngine
 
 from trax.records.states import State
 from trax.remote.celery import CeleryWorkers
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trax.testing.submitter_contract import ScenarioHarness, Workspace
 
 
-class CeleryEngine(WarmEngine):
+class CeleryEngine(PreloadedEngine):
     """A broker by its address, or a folder, and what a worker is told when it starts."""
 
     def __init__(self, broker: str, *options: str, queue: str = "jobs") -> None:
@@ -30,13 +30,13 @@ class CeleryEngine(WarmEngine):
 
     def submitter(self, app: Trax) -> CeleryWorkers:
         del app
-        tasks = celery_far.celery_app(self._broker, self._queue)
+        tasks = celery_worker.celery_app(self._broker, self._queue)
         assert tasks.connection_for_write().transport  # loads the driver, which takes longer than a hand-over
         return CeleryWorkers(tasks)
 
     async def start(self, site: Workspace) -> None:
-        words = ["-m", celery_far.__name__, *self._options]
-        where = {celery_far.BROKER: self._broker, celery_far.QUEUE: self._queue}
+        words = ["-m", celery_worker.__name__, *self._options]
+        where = {celery_worker.BROKER: self._broker, celery_worker.QUEUE: self._queue}
         await self.launch(*words, site=site, **where)
 
     async def kill(self) -> None:
@@ -46,14 +46,14 @@ class CeleryEngine(WarmEngine):
         await super().kill()
 
 
-async def are_handed_over(yard: ScenarioHarness, count: int) -> bool:
+async def are_handed_over(harness: ScenarioHarness, count: int) -> bool:
     def handed_over(connection: Connection) -> int:
         submitted_at = tables(connection).metadata.c.submitted_at
         return connection.execute(select(func.count(submitted_at))).scalar_one()
 
-    store = await yard.app.context.store.open()
+    store = await harness.app.context.store.open()
     return await store.ask(handed_over) == count
 
 
-async def has_failed(yard: ScenarioHarness, name: str) -> bool:
-    return any(one.state is State.FAILED for one in await yard.records(name))
+async def has_failed(harness: ScenarioHarness, name: str) -> bool:
+    return any(one.state is State.FAILED for one in await harness.records(name))

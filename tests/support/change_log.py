@@ -1,4 +1,4 @@
-"""Triggers that write down every change of a row, until it is taken: in memory, and on PostgreSQL.
+"""Triggers that write down every change of a row, until they are drained: in memory, and on PostgreSQL.
 
 Both say the same of a change: moments are texts, as SQLite stores them.
 """
@@ -57,7 +57,7 @@ class SqliteChangeLog:
             for operation in ("INSERT", "UPDATE", "DELETE"):
                 driver.execute(_trigger(table, names.split(), operation))
 
-    def take(self) -> list[Change]:
+    def drain(self) -> list[Change]:
         rows = self._driver.execute("SELECT * FROM temp.change ORDER BY number").fetchall()
         if rows:
             self._driver.execute("DELETE FROM temp.change")
@@ -98,7 +98,7 @@ def _trigger(table: str, names: list[str], operation: str) -> str:
 class ChangeLog(Protocol):
     """The changes of all tables above, and two reads that see what is committed."""
 
-    def take(self) -> list[Change]: ...
+    def drain(self) -> list[Change]: ...
 
     def first_ready_ids(self, most: int) -> list[int]: ...
 
@@ -125,7 +125,7 @@ class PostgresqlChangeLog:
                 "FOR EACH ROW EXECUTE FUNCTION note_change()".encode()
             )
 
-    def take(self) -> list[Change]:
+    def drain(self) -> list[Change]:
         query = "WITH gone AS (DELETE FROM change RETURNING *) SELECT tbl, old, new FROM gone ORDER BY number"
         return [_change_of(*row) for row in self._connection.execute(query)]
 

@@ -41,7 +41,7 @@ QUICK = {
 }
 
 
-class Ran(NamedTuple):
+class JobRun(NamedTuple):
     """One execution, as the job itself has noted it."""
 
     metadata_id: int
@@ -92,7 +92,7 @@ class Process:
         self._popen.wait(60)
 
 
-class Town:
+class ChaosFleet:
     """Processes that share a database and a folder."""
 
     def __init__(self, folder: Path, url: str, stack: ExitStack, jobs: str) -> None:
@@ -153,12 +153,12 @@ class Town:
         path = self._folder / file
         return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
-    def ran(self, name: str | None = None) -> list[Ran]:
+    def ran(self, name: str | None = None) -> list[JobRun]:
         """What was executed, in order; of one job, or of all."""
-        noted = [Ran(int(one), which, int(pid)) for one, which, pid in map(str.split, self.lines("ran"))]
+        noted = [JobRun(int(one), which, int(pid)) for one, which, pid in map(str.split, self.lines("ran"))]
         return [run for run in noted if name in {None, run.name}]
 
-    def began(self, *names: str) -> list[Ran]:
+    def began(self, *names: str) -> list[JobRun]:
         """Wait until each of these jobs has begun; returns its last execution."""
         until(lambda: all(self.ran(name) for name in names))
         return [self.ran(name)[-1] for name in names]
@@ -204,10 +204,10 @@ class Town:
 
 
 @contextmanager
-def town(folder: Path, url: str, jobs: str = "chaos_jobs.py") -> Generator[Town]:
-    """A town whose processes are all gone after the block."""
+def chaos_fleet(folder: Path, url: str, jobs: str = "chaos_jobs.py") -> Generator[ChaosFleet]:
+    """A fleet whose processes are all gone after the block."""
     with ExitStack() as stack:
-        yield Town(folder, url, stack, jobs)
+        yield ChaosFleet(folder, url, stack, jobs)
 
 
 def process_state(pid: int) -> str | None:

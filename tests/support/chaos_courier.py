@@ -1,4 +1,4 @@
-"""The same with a submitter of its own, and a server that may be told to die while it hands over."""
+"""Chaos jobs with a submitter of their own, and a server that may be made to die while it hands over."""
 
 from __future__ import annotations
 

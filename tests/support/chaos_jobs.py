@@ -1,4 +1,4 @@
-"""What the processes of the chaos tests run. They say what they do in files of the folder they run in."""
+"""The jobs of the chaos tests. They log to files of the folder they run in."""
 
 from __future__ import annotations
 

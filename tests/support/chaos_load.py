@@ -1,4 +1,4 @@
-"""A steady load on a town while something goes wrong: its rate before and after, and what came of it."""
+"""A steady load on a fleet while something goes wrong: its rate before and after, and what came of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy import Connection
-    from tests.support.chaos import Process, Town
+    from tests.support.chaos import ChaosFleet, Process
 
 LIMIT = 6
 NARROW, NARROW_LIMIT = "narrow", 2
@@ -55,7 +55,7 @@ LEASES: dict[str, Any] = {
 """Everybody gives up after a few seconds: what lasts for three times the lease outlasts them all."""
 
 
-class Began(NamedTuple):
+class JobStart(NamedTuple):
     """A job, as it noted its own beginning: when by the shared clock, and by the clock of its process."""
 
     metadata_id: int
@@ -65,11 +65,11 @@ class Began(NamedTuple):
     wall_clock: float
 
 
-def start_fleet(yard: Town, *roles: str, url: str | None = None, **settings: Any) -> list[Process]:
+def start_fleet(fleet: ChaosFleet, *roles: str, url: str | None = None, **settings: Any) -> list[Process]:
     """Start these, and wait until those that work are there."""
     given = {**leases_of(roles), **settings}
-    processes = [yard.start(role, url=url, **given) for role in roles]
-    yard.has_workers(sum(process.works for process in processes))
+    processes = [fleet.start(role, url=url, **given) for role in roles]
+    fleet.has_workers(sum(process.works for process in processes))
     return processes
 
 
@@ -81,15 +81,15 @@ def leases_of(roles: Collection[str]) -> dict[str, Any]:
 class Load:
     """Jobs that arrive at a steady rate, whether or not anything works on them."""
 
-    def __init__(self, yard: Town, word: str) -> None:
-        self._yard = yard
+    def __init__(self, fleet: ChaosFleet, word: str) -> None:
+        self._fleet = fleet
         self._word = word
         self._is_over = threading.Event()
         self._bursts = 0
         self.accepted: list[str] = []
         self.unanswered: list[str] = []
         """Whoever queued these got an error: each may have been accepted or not."""
-        self.since = yard.store.read(yard.store.now)
+        self.since = fleet.store.read(fleet.store.now)
         self._worker_count = len(self._live_workers())
 
     def arrive(self) -> None:
@@ -109,7 +109,7 @@ class Load:
 
     def _queue(self, *names: str, group: str | None) -> None:
         try:
-            self._yard.queue(*names, train=TRAIN, group=group)
+            self._fleet.queue(*names, train=TRAIN, group=group)
         except TraxError:
             self.unanswered += names
         else:
@@ -121,7 +121,7 @@ class Load:
     def ends(self) -> list[datetime]:
         """When each completed run ended, without those of bursts; none if the database is away."""
         try:
-            return self._yard.store.read(_ends, self.since)
+            return self._fleet.store.read(_ends, self.since)
         except StoreError:
             return []
 
@@ -173,21 +173,23 @@ class Load:
         until(lambda: wanted <= {job.name for job in self.began()})
 
     def _live_workers(self) -> set[int]:
-        return {process.pid for process in self._yard.processes if process.works and process.is_alive}
+        return {process.pid for process in self._fleet.processes if process.works and process.is_alive}
 
     def longest_pause(self) -> timedelta:
         ends = self.ends()
         return max(after - before for before, after in pairwise(ends))
 
-    def began(self) -> list[Began]:
-        lines = [line.split() for line in self._yard.lines(TRAIN)]
-        noted = [Began(int(one), name, int(pid), int(at), float(wall)) for one, name, pid, at, wall in lines]
+    def began(self) -> list[JobStart]:
+        lines = [line.split() for line in self._fleet.lines(TRAIN)]
+        noted = [
+            JobStart(int(one), name, int(pid), int(at), float(wall)) for one, name, pid, at, wall in lines
+        ]
         return [job for job in noted if job.name.startswith(f"{self._word}/")]
 
     def judge(self, *, may_fail: frozenset[str] = frozenset({"WorkerLost"})) -> None:
         """Wait until nothing is left, and look at what came of it."""
-        until(lambda: self._yard.store.read(is_idle))
-        records = [one for one in self._yard.records(train=TRAIN) if one.input.startswith(f"{self._word}/")]
+        until(lambda: self._fleet.store.read(is_idle))
+        records = [one for one in self._fleet.records(train=TRAIN) if one.input.startswith(f"{self._word}/")]
         completed = Counter(one.input for one in records if one.state is State.COMPLETED)
         assert completed.keys() >= set(self.accepted), "an accepted entry did not end"
         assert set(completed.values()) == {1}, "an entry completed twice"
@@ -200,16 +202,16 @@ class Load:
             job.metadata_id for job in began
         }
         assert self._most_at_once() == (LIMIT, NARROW_LIMIT), "a limit was exceeded, or never reached"
-        assert_limits_are_known(assert_clean(self._yard.url), [NARROW])
+        assert_limits_are_known(assert_clean(self._fleet.url), [NARROW])
 
     def _most_at_once(self, since: int = 0) -> tuple[int, int]:
         """How many jobs that began since ran at once, in all and in the narrow group.
 
         By what the jobs themselves noted, until they ended or their process stood still.
         """
-        noted = (line.split() for line in self._yard.lines(f"{TRAIN}-ended"))
+        noted = (line.split() for line in self._fleet.lines(f"{TRAIN}-ended"))
         ended = {int(metadata_id): int(at) for metadata_id, at in noted}
-        still = {process.pid: process.still_at for process in self._yard.processes}
+        still = {process.pid: process.still_at for process in self._fleet.processes}
         spans = list[tuple[str, int, int]]()
         for job in self.began():
             known = [*still.get(job.pid, ()), ended.get(job.metadata_id, 0)]
@@ -220,9 +222,9 @@ class Load:
 
 
 @contextmanager
-def under_load(yard: Town, word: str) -> Generator[Load]:
+def under_load(fleet: ChaosFleet, word: str) -> Generator[Load]:
     """Jobs keep arriving during this block."""
-    load = Load(yard, word)
+    load = Load(fleet, word)
     thread = threading.Thread(target=load.arrive, daemon=True)
     thread.start()
     try:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import make_url
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+CHUNK_BYTES = 1_000_000
 COMMITTED = b"COMMIT\x00"
 """How the server says so: the tag of a command that is complete."""
 
@@ -80,17 +81,18 @@ class Proxy:
 
     def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
-            while data := client.recv(65_536):
+            while data := client.recv(CHUNK_BYTES):
                 self._flows.wait()
+                self.note_sent(client, data)
                 if not self.is_black_hole:
                     server.sendall(data)
         _cut(client, server)
 
     def _pass_back(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
-            while (data := server.recv(65_536)) and not self._is_lost(data):
+            while (data := server.recv(CHUNK_BYTES)) and not self.is_lost(client, data):
                 self._flows.wait()
-                if not self.is_black_hole:
+                if not self.is_black_hole and not self.is_dropped(client):
                     client.sendall(data)
         _cut(client, server)
         self._ends -= {client, server}
@@ -102,7 +104,15 @@ class Proxy:
         for client in self._swallowed:
             client.close()
 
-    def _is_lost(self, data: bytes) -> bool:
+    def note_sent(self, client: socket.socket, data: bytes) -> None:
+        """Look at what a client sends, before it is passed on."""
+
+    def is_dropped(self, client: socket.socket) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether a part of an answer is kept from this client."""
+        return False
+
+    def is_lost(self, client: socket.socket, data: bytes) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether to cut the connection instead of passing this on."""
         if COMMITTED not in data or self.every is None:
             return False
         self._commits += 1
@@ -111,10 +121,13 @@ class Proxy:
         return is_lost
 
 
+AnyProxy = TypeVar("AnyProxy", bound=Proxy)
+
+
 @contextmanager
-def proxy_to(url: str) -> Generator[Proxy]:
+def proxy_to(url: str, kind: type[AnyProxy] = Proxy) -> Generator[AnyProxy]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        proxy = Proxy(url, listener)
+        proxy = kind(url, listener)
         threading.Thread(target=proxy.serve, daemon=True).start()
         yield proxy
         listener.shutdown(socket.SHUT_RDWR)

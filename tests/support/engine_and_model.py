@@ -44,7 +44,7 @@ class Turn:
 
     minutes: int = 0
     cycles: int = ALL
-    takes: int = 0
+    starts: int = 0
     hows: tuple[What, ...] = ()
     in_one_batch: bool = False
 
@@ -140,12 +140,12 @@ class EngineAndModel:
         elif turn.cycles:
             _, seen = self._cycle(seen)
         self.check(seen)
-        for _ in range(turn.takes):
-            self._take()
+        for _ in range(turn.starts):
+            self._start_next()
         ends = dict(zip(self.model.held(), turn.hows, strict=False))
         if ends:
             self._finish(ends, in_one_batch=turn.in_one_batch)
-        if turn.takes or ends:
+        if turn.starts or ends:
             self.check()
 
     def go_to_the_next_look(self) -> None:
@@ -181,17 +181,17 @@ class EngineAndModel:
                 self.model.queue(wanted.pop(name))
         return managed, seen
 
-    def _take(self) -> None:
+    def _start_next(self) -> None:
         runnable = self.model.runnable()
-        taken = self.engine.take()
-        if taken is None:
+        started = self.engine.start_next()
+        if started is None:
             assert runnable == []
             return
-        kind = (taken.manifest, self.engine.origin_of(taken.metadata_id), taken.attempt)
+        kind = (started.manifest, self.engine.origin_of(started.metadata_id), started.attempt)
         (entry, *_) = [each for each in runnable if (each.job, each.origin, each.attempt) == kind]
         first = min((-each.priority, each.created_at) for each in runnable)
-        assert (-entry.priority, entry.created_at) == first, "taken out of turn"
-        self.model.begin(taken.metadata_id, entry)
+        assert (-entry.priority, entry.created_at) == first, "started out of turn"
+        self.model.begin(started.metadata_id, entry)
 
     def _finish(self, ends: dict[int, What], *, in_one_batch: bool) -> None:
         attempts = {number: run.attempt for number, run in self.model.runs.items()}

@@ -69,7 +69,7 @@ class Nothing(BaseModel):
     pass
 
 
-class Held(NamedTuple):
+class RunningJob(NamedTuple):
     """A run that a worker of ours has begun."""
 
     metadata_id: int
@@ -104,7 +104,7 @@ class Site:
         self.store.run(_clear)
         self.fleets, self.turns = FleetCache(), 0
         self.watch: HeartbeatStreak | None = None
-        self.held: dict[int, Held] = {}
+        self.held: dict[int, RunningJob] = {}
         self.accepted: set[int] = set()
         self.over: dict[int, str] = {}
         self.letters: set[int] = set()
@@ -260,7 +260,7 @@ class Site:
                 return
         raise AssertionError("it never comes to rest")
 
-    def take(self) -> None:
+    def start_next(self) -> None:
         """The workers claim what is pending, into four slots each."""
         for train, worker_id in self.takers.items():
             self._has_lost_claims = True
@@ -276,7 +276,7 @@ class Site:
         for run in runs:
             assert run.metadata_id not in self.over, f"run {run.metadata_id} began after its end"
             manifest = run.manifest if isinstance(run, Claimed) else None
-            self.held[run.metadata_id] = Held(
+            self.held[run.metadata_id] = RunningJob(
                 run.metadata_id, run.external_id, run.manifest_id, manifest, run.attempt, worker_id
             )
 
@@ -307,7 +307,7 @@ class Site:
     # the promises
 
     def check(self) -> None:
-        seen = self.store.read(_seen)
+        seen = self.store.read(_load_state)
         self._nothing_is_lost(seen)
         self._nothing_ends_twice(seen)
         self._limits_hold(seen)
@@ -320,7 +320,7 @@ class Site:
         silent = self.store.run(repair_silent_manifests, self.app.context.settings, now=self.now)
         assert silent == [], f"{silent} would never have run again"
 
-    def _nothing_is_lost(self, seen: Seen) -> None:
+    def _nothing_is_lost(self, seen: StoredState) -> None:
         assert self.accepted <= seen.entries.keys(), "an accepted entry is gone"
         assert self.over.keys() <= seen.runs.keys(), "a record is gone"
         assert self.letters <= seen.letters.keys(), "a dead letter is gone"
@@ -334,24 +334,24 @@ class Site:
                     letters = {letter.last_metadata_id for letter in seen.letters.values()}
                     assert run.id in letters, f"entry {entry.id} failed for good without a dead letter"
 
-    def _nothing_ends_twice(self, seen: Seen) -> None:
+    def _nothing_ends_twice(self, seen: StoredState) -> None:
         for run in seen.runs.values():
             if run.ended_at is not None:
                 assert self.over.setdefault(run.id, run.state) == run.state, f"run {run.id} ended twice"
 
-    def _limits_hold(self, seen: Seen) -> None:
+    def _limits_hold(self, seen: StoredState) -> None:
         active = [run for run in seen.runs.values() if run.ended_at is None]
         assert len(active) <= LIMIT
         groups = Counter(run.group_id for run in active)
         assert groups[seen.group_ids.get("etl", -1)] <= GROUP_LIMIT
 
-    def _nobody_is_queued_twice(self, seen: Seen) -> None:
+    def _nobody_is_queued_twice(self, seen: StoredState) -> None:
         queued = [entry for entry in seen.entries.values() if entry.status == "queued"]
         scheduled = Counter(entry.manifest_id for entry in queued if entry.origin in {"schedule", "retry"})
         assert not scheduled or max(scheduled.values()) == 1
 
 
-class Seen(NamedTuple):
+class StoredState(NamedTuple):
     """The rows, by their ids."""
 
     entries: dict[int, Any]
@@ -360,10 +360,10 @@ class Seen(NamedTuple):
     group_ids: dict[str, int]
 
 
-def _seen(connection: Connection) -> Seen:
+def _load_state(connection: Connection) -> StoredState:
     t = tables(connection)
     ours = select(t.metadata).where(text("train NOT LIKE 'trax.%'"))
-    return Seen(
+    return StoredState(
         entries={row.id: row for row in connection.execute(select(t.work_queue))},
         runs={row.id: row for row in connection.execute(ours)},
         letters={row.id: row for row in connection.execute(select(t.dead_letter))},

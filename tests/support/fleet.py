@@ -48,7 +48,7 @@ async def note(job: tuple[str, int]) -> None:
 """
 
 
-class Ran(NamedTuple):
+class JobRun(NamedTuple):
     """What a job says of itself, by the clock that all processes of a machine share."""
 
     group: str
@@ -57,7 +57,7 @@ class Ran(NamedTuple):
     ended: int
 
 
-class Admitted(NamedTuple):
+class AdmittedRun(NamedTuple):
     """An entry and its run, by their records."""
 
     entry_id: int
@@ -119,12 +119,12 @@ def write_app(folder: Path, groups: dict[str, int], *, limit: int, poll: float) 
     (folder / "jobs.py").write_text(text, encoding="utf-8")
 
 
-def logged(folder: Path) -> list[Ran]:
+def logged(folder: Path) -> list[JobRun]:
     lines = [line.split() for file in folder.glob("ran-*") for line in file.read_text().splitlines()]
-    return [Ran(group, int(number), int(began), int(ended)) for group, number, began, ended in lines]
+    return [JobRun(group, int(number), int(began), int(ended)) for group, number, began, ended in lines]
 
 
-def recorded(connection: Connection) -> list[Admitted]:
+def recorded(connection: Connection) -> list[AdmittedRun]:
     """In the order of admission."""
     t = tables(connection)
     entry, run, group = t.work_queue, t.metadata, t.manifest_group
@@ -132,7 +132,7 @@ def recorded(connection: Connection) -> list[Admitted]:
     columns += [entry.c.created_at, run.c.created_at.label("admitted_at"), run.c.ended_at, run.c.state]
     joined = entry.join(run, run.c.id == entry.c.metadata_id).join(group, group.c.id == run.c.group_id)
     query = select(*columns).select_from(joined).order_by(run.c.id)
-    return [Admitted(*row) for row in connection.execute(query)]
+    return [AdmittedRun(*row) for row in connection.execute(query)]
 
 
 def has_begun(connection: Connection) -> bool:
@@ -164,7 +164,7 @@ def most_by_group(spans: Iterable[tuple[str, Any, Any]]) -> dict[str, int]:
     return {group: most_at_once(each) for group, each in grouped.items()}
 
 
-def overtaken(admitted: Sequence[Admitted], visible_at: dict[int, datetime]) -> list[tuple[int, int]]:
+def overtaken(admitted: Sequence[AdmittedRun], visible_at: dict[int, datetime]) -> list[tuple[int, int]]:
     """Entries that were let in although one of the same group with a better rank waited for certain.
 
     Cycles happen one after the other, and the moment of each is after all that it has read. So what was
@@ -173,7 +173,7 @@ def overtaken(admitted: Sequence[Admitted], visible_at: dict[int, datetime]) -> 
     """
     moments = sorted({one.admitted_at for one in admitted})
     before = dict(zip(moments[1:], moments, strict=False))
-    by_group: defaultdict[str, list[Admitted]] = defaultdict(list)
+    by_group: defaultdict[str, list[AdmittedRun]] = defaultdict(list)
     for one in admitted:
         by_group[one.group].append(one)
     return [

@@ -1,4 +1,4 @@
-"""Run something in a forked child, and get what it returned."""
+"""Run a function in a forked child, and get its result."""
 
 from __future__ import annotations
 

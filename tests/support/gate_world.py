@@ -18,7 +18,7 @@ from unittest.mock import patch
 from pydantic import BaseModel
 from sqlalchemy import create_engine, text
 from tests.support.gate_reference import expected_entries, preview
-from tests.support.held import WAITING
+from tests.support.open_transaction import WAITING
 from tests.support.results import run_result
 
 from trax import Trax, junction

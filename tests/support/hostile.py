@@ -1,4 +1,4 @@
-"""Values that no caller means well with: what breaks programs that did not think of them."""
+"""Hostile values: those that break careless programs."""
 
 from __future__ import annotations
 

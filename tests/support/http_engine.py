@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from tests.support import http_far_side
+from tests.support import http_server
+from tests.support.preloaded_engine import PreloadedEngine
 from tests.support.served import free_port
-from tests.support.warm_engine import WarmEngine
 
 from trax.remote.http.client import CallRetry
 from trax.remote.http.workers import HttpWorkers
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 QUICK = CallRetry(max_retries=2, base_delay=timedelta(seconds=0.05), max_delay=timedelta(seconds=0.1))
 
 
-class HttpEngine(WarmEngine):
+class HttpEngine(PreloadedEngine):
     """With mode "response" the far side has no database to reach: it gets an address where there is none."""
 
     def __init__(self, mode: Literal["database", "response"]) -> None:
@@ -30,8 +30,8 @@ class HttpEngine(WarmEngine):
     def submitter(self, app: Trax) -> HttpWorkers:
         del app
         url = f"http://127.0.0.1:{self._port}/jobs"
-        return HttpWorkers(url, http_far_side.SECRET, mode=self._mode, retry=QUICK)
+        return HttpWorkers(url, http_server.SECRET, mode=self._mode, retry=QUICK)
 
     async def start(self, site: Workspace) -> None:
-        there = site if self._mode == "database" else replace(site, url=http_far_side.NOWHERE)
-        await self.launch("-m", http_far_side.__name__, site=there, PORT=str(self._port))
+        there = site if self._mode == "database" else replace(site, url=http_server.NOWHERE)
+        await self.launch("-m", http_server.__name__, site=there, PORT=str(self._port))

@@ -1,4 +1,4 @@
-"""Somebody who listens to what an app tells OpenTelemetry, and keeps it."""
+"""A listener for the telemetry of an app, which keeps it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What is in the store, for tests that look: the newest first."""
+"""The entries and runs of a store, the newest first."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trax.records.listing import EntryFilter, RunFilter
+from trax.records.nouns import EntryFilter, RunFilter
 from trax.store.queue import queue_lists
 from trax.store.runs import run_lists
 

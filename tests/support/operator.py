@@ -1,4 +1,4 @@
-"""An operator at the command line: what they type, and what they are told."""
+"""An operator at the command line: commands and their output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROW: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Told:
+class CommandResult:
     code: Any
     out: str
     err: str
@@ -46,17 +46,21 @@ class Operator:
         self.url = url
         self._capsys = capsys
 
-    def __call__(self, *words: str) -> Told:
+    def __call__(self, *words: str) -> CommandResult:
         return self.plainly(*words, "--database-url", self.url)
 
-    def plainly(self, *words: str) -> Told:
+    def plainly(self, *words: str) -> CommandResult:
         """Without naming the database."""
         self._capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main(list(words))
         said = self._capsys.readouterr()
         code = ended.value.code
-        return Told(code, said.out, said.err) if isinstance(code, int) else Told(1, said.out, f"{code}\n")
+        return (
+            CommandResult(code, said.out, said.err)
+            if isinstance(code, int)
+            else CommandResult(1, said.out, f"{code}\n")
+        )
 
     def json(self, *words: str) -> Any:
         told = self(*words, "--json")

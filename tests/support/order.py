@@ -1,4 +1,4 @@
-"""In what order the workers of a run take the tests: first those that take long."""
+"""The order in which the workers of a test run get the tests: first those that last long."""
 
 from __future__ import annotations
 

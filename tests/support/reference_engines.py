@@ -7,7 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tests.support import reference_worker
-from tests.support.warm_engine import WarmEngine
+from tests.support.preloaded_engine import PreloadedEngine
 
 from trax.events import Topic
 from trax.remote.receiver import Receiver
@@ -47,7 +47,7 @@ class LetterEngine:
         return Letters(self._mail)
 
 
-class Elsewhere(LetterEngine, WarmEngine):
+class Elsewhere(LetterEngine, PreloadedEngine):
     """The far side is a process."""
 
     async def start(self, site: Workspace) -> None:

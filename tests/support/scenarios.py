@@ -23,18 +23,18 @@ RESTARTING: Final[tuple[Scenario, ...]] = (
 )
 
 
-async def all_that_leave_the_worker_side_alone(yard: ScenarioHarness) -> None:
+async def all_that_leave_the_worker_side_alone(harness: ScenarioHarness) -> None:
     """One after the other, each with a new server side and no records, beside one worker side."""
-    kept = KeptRunning(yard.engine)
+    kept = KeptRunning(harness.engine)
     for scenario in SCENARIOS:
         if scenario in RESTARTING:
             continue
         try:
-            await play(scenario, kept, yard.site)
+            await play(scenario, kept, harness.site)
         except BaseException as error:
             error.add_note(f"in the scenario {name_of(scenario)}")
             raise
-        forget_records(yard.site)
+        forget_records(harness.site)
 
 
 TURNS: Final[tuple[Scenario, ...]] = (all_that_leave_the_worker_side_alone, *RESTARTING)

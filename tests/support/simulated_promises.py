@@ -183,7 +183,7 @@ class Promises(Observer):
         self._stops.setdefault(server.name, stop)
 
     def on_commit(self, step: str, server: VirtualServer | None) -> None:
-        changes = self._log.take()
+        changes = self._log.drain()
         if not changes:
             return
         admitted, ended = list[int](), list[tuple[int, RunRow]]()

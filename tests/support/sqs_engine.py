@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support import sqs_far
-from tests.support.warm_engine import WarmEngine
+from tests.support import sqs_consumer
+from tests.support.preloaded_engine import PreloadedEngine
 
 from trax.remote.sqs import SqsWorkers
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trax.testing.submitter_contract import Workspace
 
 
-class SqsEngine(WarmEngine):
+class SqsEngine(PreloadedEngine):
     """A queue at an endpoint that is not Amazon's."""
 
     def __init__(self, endpoint: str, queue_url: str) -> None:
@@ -23,8 +23,8 @@ class SqsEngine(WarmEngine):
 
     def submitter(self, app: Trax) -> SqsWorkers:
         del app
-        return SqsWorkers(self._queue_url, client=sqs_far.client(self._endpoint))
+        return SqsWorkers(self._queue_url, client=sqs_consumer.client(self._endpoint))
 
     async def start(self, site: Workspace) -> None:
-        where = {sqs_far.ENDPOINT: self._endpoint, sqs_far.QUEUE: self._queue_url}
-        await self.launch("-m", sqs_far.__name__, site=site, **where)
+        where = {sqs_consumer.ENDPOINT: self._endpoint, sqs_consumer.QUEUE: self._queue_url}
+        await self.launch("-m", sqs_consumer.__name__, site=site, **where)

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from sqlalchemy import delete, insert, select, text, update
 from tests.support.model import BOOST, MADE_UP, START, Plan, group_of
 from tests.support.results import run_result
-from tests.support.take import take
+from tests.support.start_next import start_next
 
 from trax import Trax, cron, every, exclude, fire_all, junction
 from trax.engine.finish import apply_results
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from sqlalchemy import Connection
-    from tests.support.take import Taken
+    from tests.support.start_next import StartedRun
 
     T = TypeVar("T")
 
@@ -139,15 +139,15 @@ class Engine:
         assert managed is not None
         return managed
 
-    def take(self) -> Taken | None:
+    def start_next(self) -> StartedRun | None:
         """Begin the next run, and leave it with the worker that beats."""
-        return self.store.run(self._take)
+        return self.store.run(self._start_next)
 
-    def _take(self, connection: Connection) -> Taken | None:
-        taken = take(connection, host="here", now=self.now)
-        if taken is not None:
-            _hold(connection, taken.metadata_id, self.alive)
-        return taken
+    def _start_next(self, connection: Connection) -> StartedRun | None:
+        started = start_next(connection, host="here", now=self.now)
+        if started is not None:
+            _hold(connection, started.metadata_id, self.alive)
+        return started
 
     def lose(self, metadata_id: int) -> None:
         """The worker of this run stops beating."""

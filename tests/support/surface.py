@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 RESOURCES = sorted(name for name, what in vars(Trax).items() if isinstance(what, cached_property))
 WITH_KEYWORDS = (
-    *("trax.app.app", "trax.app.audit", "trax.app.dead_letters", "trax.app.executions", "trax.app.manifests"),
-    *("trax.app.work_queue", "trax.engine.enqueue", "trax.remote.http.endpoint", "trax.schedule.declaration"),
-    *("trax.train", "trax.worker.app_context"),
+    *("trax.app.app", "trax.records.nouns", "trax.engine.enqueue", "trax.remote.http.endpoint"),
+    *("trax.schedule.declaration", "trax.train", "trax.worker.app_context"),
 )
 """Modules that have the options of methods as a TypedDict."""
 MORE = re.compile(r"Unpack\[(\w+)\]")

@@ -13,8 +13,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.support.preloaded import PreloadedProcess
 from tests.support.waiting import until
-from tests.support.warm import WarmProcess
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -31,7 +31,7 @@ HIDE_CURSOR: Final = "\x1b[?25l"
 class Terminal:
     """What a person sees and types."""
 
-    def __init__(self, process: WarmProcess, keyboard: int) -> None:
+    def __init__(self, process: PreloadedProcess, keyboard: int) -> None:
         self.process = process
         self._keyboard = keyboard
         self._read = b""
@@ -87,7 +87,7 @@ def terminal(
     keyboard, screen = pty.openpty()
     fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE, 0, 0))
     known = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
-    process = WarmProcess(
+    process = PreloadedProcess(
         words,
         cwd=folder,
         env={**known, "TERM": "xterm-256color", **(environment or {})},

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.support import warm
+from tests.support import preloaded
+from tests.support.preloaded import TRAX, PreloadedProcess
 from tests.support.waiting import until
-from tests.support.warm import TRAX, WarmProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ TIMEOUT_SECONDS: Final = 60
 class Server:
     """A command that runs until it is asked to stop."""
 
-    process: WarmProcess
+    process: PreloadedProcess
     output: Path
 
     def told(self) -> str:
@@ -106,7 +106,7 @@ class Typist:
     def _serve(self, typed: str, answer: str) -> None:
         output = self.folder / f"server-{len(list(self.folder.glob('server-*')))}.log"
         with output.open("wb") as file:
-            process = WarmProcess(
+            process = PreloadedProcess(
                 [TRAX, *shlex.split(typed)[1:]],
                 cwd=self.folder,
                 env=self.environment,
@@ -139,7 +139,7 @@ class Typist:
         is_ours = shutil.which("trax", path=self.environment["PATH"]) == str(TRAX)
         if is_ours and PLAIN.fullmatch(typed):
             words = [TRAX, *shlex.split(typed)[1:]]
-            return warm.run(words, cwd=self.folder, env=self.environment, timeout=TIMEOUT_SECONDS)
+            return preloaded.run(words, cwd=self.folder, env=self.environment, timeout=TIMEOUT_SECONDS)
         return subprocess.run(
             ["sh", "-c", typed],
             cwd=self.folder,

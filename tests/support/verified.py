@@ -1,4 +1,4 @@
-"""What `trax verify` says about a history that a test has left behind: nothing is wrong with it."""
+"""Check with `trax verify` that the history left behind by a test is clean."""
 
 from __future__ import annotations
 

@@ -119,29 +119,29 @@ def open_folder() -> Generator[Path]:
         yield folder
 
 
-def test_it_answers_at_the_promised_address(server: PostgresServer) -> None:
+def test_the_server_answers_at_its_url(server: PostgresServer) -> None:
     assert server.url == f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
     assert ask(server.url, "select 1") == 1
 
 
-def test_it_listens_on_its_own_socket_too(server: PostgresServer) -> None:
+def test_the_server_also_listens_on_a_socket(server: PostgresServer) -> None:
     assert ask(f"postgresql://postgres@/postgres?host={server.folder}&port={server.port}", "select 1") == 1
 
 
-def test_it_is_quick_rather_than_durable_and_takes_many_connections(server: PostgresServer) -> None:
+def test_the_server_is_fast_rather_than_durable_and_accepts_many_connections(server: PostgresServer) -> None:
     for setting in ("fsync", "synchronous_commit", "full_page_writes"):
         assert show(server.url, setting) == "off"
     assert show(server.url, "max_connections") == "200"
     assert show(server.url, "server_encoding") == "UTF8"
 
 
-def test_it_can_be_durable_and_take_other_settings(durable_server: PostgresServer) -> None:
+def test_the_server_can_be_durable_and_have_other_settings(durable_server: PostgresServer) -> None:
     for setting in ("fsync", "synchronous_commit", "full_page_writes"):
         assert show(durable_server.url, setting) == "on"
     assert show(durable_server.url, "cluster_name") == "it's two words"
 
 
-def test_a_refused_setting_is_told_in_the_words_of_the_server(server: PostgresServer) -> None:
+def test_a_refused_setting_is_reported_with_the_message_of_the_server(server: PostgresServer) -> None:
     mistaken = replace(server, settings={"fsync": "perhaps"})
 
     with pytest.raises(PostgresFailed, match='parameter "fsync" requires a Boolean value'):
@@ -149,7 +149,7 @@ def test_a_refused_setting_is_told_in_the_words_of_the_server(server: PostgresSe
 
 
 @pytest.mark.parametrize("binaries", list(usable_binaries())[:2], ids=lambda folder: folder.parent.name)
-def test_it_runs_from_any_installation_it_is_given(binaries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_runs_from_any_given_installation(binaries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAX_TEST_DATABASE_URL", "postgresql://not-asked")
 
     with postgres(binaries=binaries) as url:
@@ -220,7 +220,7 @@ def test_being_killed_while_the_files_are_made_leaves_nothing_behind(open_folder
     until(lambda: not any(temporary.iterdir()))
 
 
-def test_it_can_be_stopped_and_started_again_at_the_same_address(durable_server: PostgresServer) -> None:
+def test_the_server_can_be_stopped_and_started_again_at_the_same_url(durable_server: PostgresServer) -> None:
     url, pid = durable_server.url, durable_server.pid
     with psycopg.connect(url) as connection:
         connection.execute("create table kept as select 7 as number")
@@ -236,7 +236,7 @@ def test_it_can_be_stopped_and_started_again_at_the_same_address(durable_server:
     assert ask(url, "select number from kept") == 7
 
 
-def test_another_port_is_tried_when_the_first_was_taken_meanwhile(
+def test_another_port_is_tried_when_the_first_is_in_use(
     durable_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     durable_server.stop()

@@ -41,12 +41,12 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Errors]:
 
 
 @pytest.mark.parametrize("path", RIGHT, ids=lambda path: path.stem)
-def test_what_is_right_is_accepted(path: Path, errors: dict[Path, Errors]) -> None:
+def test_correct_code_is_accepted(path: Path, errors: dict[Path, Errors]) -> None:
     assert errors.get(path, set()) == set()
 
 
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
-def test_what_is_wrong_is_refused_there_and_only_there(path: Path, errors: dict[Path, Errors]) -> None:
+def test_wrong_code_is_refused_on_the_marked_lines_only(path: Path, errors: dict[Path, Errors]) -> None:
     expected = _marked(path)
 
     assert expected

@@ -1,4 +1,4 @@
-"""What the audit keeps of values: no secret, and not too much."""
+"""Values in the audit log: without secrets, and cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trax.masking import HIDDEN
 from trax.records.audit import MAX_BYTES, to_stored_json
 
 
-def test_what_is_named_like_a_secret_is_masked_as_everywhere() -> None:
+def test_values_with_secret_names_are_masked() -> None:
     value = {
         "password": "x",
         "API_KEY": "y",
@@ -26,7 +26,7 @@ def test_what_is_named_like_a_secret_is_masked_as_everywhere() -> None:
     }
 
 
-def test_what_is_long_gives_way_to_a_note() -> None:
+def test_a_long_value_is_replaced_by_a_note() -> None:
     assert to_stored_json({"note": "x" * MAX_BYTES}) == json.dumps({"_truncated": True})
     assert to_stored_json({"note": "x"}) == '{"note": "x"}'
     assert to_stored_json(None) is None

@@ -118,7 +118,7 @@ def test_other_text_is_refused_with_the_forms(text: str) -> None:
 
 
 @given(st.timedeltas(timedelta(days=-30_000), timedelta(days=30_000)))
-def test_what_is_written_is_read_again(duration: timedelta) -> None:
+def test_a_formatted_duration_can_be_parsed_again(duration: timedelta) -> None:
     assert parse_duration(format_duration(duration)) == duration
 
 

@@ -1,4 +1,4 @@
-"""What the demo says of its records is what they add up to."""
+"""The report of the demo agrees with its records."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_runs_of_a_train_are_added_up() -> None:
     )
 
 
-def test_what_was_put_back_waited_until_its_first_start() -> None:
+def test_a_released_run_waited_until_its_first_start() -> None:
     runs = [run(1, begun=2, ended=3, state=State.CANCELLED), run(2, begun=9, ended=10, external_id="e1")]
 
     (found,) = by_train(records(runs, [entry(1, asked=1)]))
@@ -83,7 +83,7 @@ def test_what_was_put_back_waited_until_its_first_start() -> None:
     assert found.waited == 1
 
 
-def test_what_was_asked_for_before_this_visit_has_no_wait() -> None:
+def test_a_job_queued_before_this_visit_has_no_wait() -> None:
     (found,) = by_train(records([run(1)], []))
 
     assert (found.waited, found.took) == (None, None)

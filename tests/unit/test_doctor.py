@@ -41,7 +41,7 @@ def test_autovacuum_must_be_on() -> None:
     )
 
 
-def test_a_pooler_is_wrong_only_where_nothing_is_heard() -> None:
+def test_a_pooler_is_a_fault_only_where_notifications_do_not_arrive() -> None:
     through, deaf = (
         listen_finding(is_stable=False, can_listen=True),
         listen_finding(is_stable=True, can_listen=False),

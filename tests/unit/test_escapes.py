@@ -36,7 +36,7 @@ HARMLESS = ["", "Ada", "Zoë ☕ 東京", "नमस्ते\u200d", "👩\u200
 
 
 @pytest.mark.parametrize(("one", "shown"), STEERING.items(), ids=ascii)
-def test_what_steers_is_shown_and_not_obeyed(one: str, shown: str) -> None:
+def test_control_characters_are_shown_escaped(one: str, shown: str) -> None:
     assert visible_text(f"a{one}b") == f"a{shown}b"
     assert visible_text(one, keep=one) == one
 
@@ -49,7 +49,7 @@ def test_words_of_any_language_stay_as_they_are(text: str) -> None:
 @given(
     st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
 )
-def test_json_still_says_the_same(value: Any) -> None:
+def test_escaped_json_has_the_same_value(value: Any) -> None:
     document = json.dumps(value, ensure_ascii=False, indent=2)
 
     shown = visible_json(document)
@@ -79,7 +79,7 @@ def test_no_log_line_steers_the_terminal_that_shows_it(lines: type[logging.Forma
 
 
 @pytest.mark.parametrize("lines", [TextLines, JsonLines])
-def test_an_access_log_shows_what_was_asked_for(lines: type[logging.Formatter]) -> None:
+def test_an_access_log_line_shows_the_path_escaped(lines: type[logging.Formatter]) -> None:
     """As uvicorn logs it, should a server in front of it have decoded the path already."""
     arguments = ("127.0.0.1:80", "GET", "/x\x1b[2J\u202e\r\n127.0.0.1 - forged", "1.1", 404)
     record = logging.makeLogRecord(

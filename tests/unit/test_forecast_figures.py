@@ -93,7 +93,7 @@ def test_a_limit_is_full_while_so_many_runs_are_active() -> None:
     assert (mail.limit, mail.share_at_limit) == (None, 0.0)
 
 
-def test_a_chain_takes_from_the_due_time_of_its_root_to_the_last_end() -> None:
+def test_a_chain_lasts_from_the_due_time_of_its_root_to_the_last_end() -> None:
     figures = build_figures(
         forecast(
             run("extract", at(2), at(2.5), at(3)),
@@ -115,7 +115,7 @@ def test_a_chain_takes_from_the_due_time_of_its_root_to_the_last_end() -> None:
     assert busiest_day(figures) == date(2027, 3, 2)
 
 
-def test_a_chart_has_a_bar_for_each_run_of_its_day_and_says_what_it_shows() -> None:
+def test_a_chart_has_a_bar_and_a_title_for_each_run_of_its_day() -> None:
     shown = [
         run("extract", at(2), at(3), at(4)),
         run("load", at(4), at(4), at(5), State.FAILED),
@@ -136,7 +136,7 @@ def test_a_chart_has_a_bar_for_each_run_of_its_day_and_says_what_it_shows() -> N
     assert "load: 2 runs, the last ends at 05:00, 1 failed" in (drawn.findtext(f"{SVG}desc") or "")
 
 
-def test_a_chart_of_a_day_without_runs_says_so() -> None:
+def test_a_chart_of_a_day_without_runs_shows_no_runs() -> None:
     assert "No runs." in draw_day(forecast(), date(2027, 3, 1))
 
 

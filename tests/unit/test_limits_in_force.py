@@ -94,7 +94,7 @@ def test_a_group_that_was_changed_without_a_record_is_known_since_then() -> None
     assert told(limits_of(group(3, updated=10)), 5, 10.5, 11) == [NOT_KNOWN, NOT_KNOWN, 3]
 
 
-def test_a_change_takes_effect_after_a_minute_in_which_the_more_permissive_one_counts() -> None:
+def test_a_change_applies_after_a_minute_in_which_the_higher_limit_counts() -> None:
     lowered = limits_of(
         group(2), declared(0, None), change(10, {"max_active_jobs": 5}, {"max_active_jobs": 2})
     )
@@ -123,7 +123,7 @@ def test_a_disabled_group_has_the_limit_0() -> None:
     assert told(timeline, 9, 11) == [2, 0]
 
 
-def test_a_deleted_group_of_the_same_name_says_nothing_about_this_one() -> None:
+def test_changes_of_a_deleted_group_of_the_same_name_do_not_count() -> None:
     old = change(-10, {"max_active_jobs": 5}, {"max_active_jobs": 9})
 
     assert told(limits_of(group(2), old), 0, 10) == [2, 2]
@@ -145,7 +145,7 @@ def test_the_global_limit_is_what_servers_declare_unless_an_operator_has_stored_
     assert told(global_timeline(changes, None), -1, 5, 11, 25, 31) == [NOT_KNOWN, 10, 4, 10, None]
 
 
-def test_of_servers_with_different_limits_the_largest_counts() -> None:
+def test_the_largest_limit_of_differing_servers_counts() -> None:
     assert told(global_timeline([declared(0, [5, 10])], None), 1) == [10]
     assert told(global_timeline([declared(0, [5, None])], None), 1) == [None]
 

@@ -39,7 +39,7 @@ def test_text_names_what_was_given_beside_the_message() -> None:
 
 
 @pytest.mark.parametrize("said", ["two\nlines", "bell\a", "\x1b[2Jgone", "back\rover"])
-def test_text_cannot_be_forged_by_what_a_job_says(said: str) -> None:
+def test_text_of_a_job_cannot_forge_a_log_line(said: str) -> None:
     line = TextLines().format(record(said))
 
     assert line.isprintable()
@@ -69,7 +69,7 @@ def test_json_leaves_out_what_is_not_there() -> None:
     assert json.loads(JsonLines().format(record())).keys() == {"time", "level", "logger", "message"}
 
 
-def test_a_line_says_which_run_logged_it() -> None:
+def test_a_line_names_the_run_that_logged_it() -> None:
     with enter_run(Run(metadata_id=7, external_id="x", train="greet")):
         text, document = TextLines().format(record(number=1)), JsonLines().format(record(train="mine"))
 
@@ -78,7 +78,7 @@ def test_a_line_says_which_run_logged_it() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), {(1, 2): 3}, {"deep": float("inf")}])
-def test_json_stays_json_whatever_it_is_given(value: object) -> None:
+def test_json_lines_are_valid_with_any_value(value: object) -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
 
@@ -92,7 +92,7 @@ def test_arguments_that_do_not_fit_do_not_lose_the_line(formatter: logging.Forma
     assert "%d rows (invalid log arguments)" in formatter.format(record("%d rows", "many"))
 
 
-def test_a_stack_that_was_asked_for_is_shown() -> None:
+def test_a_requested_stack_is_shown() -> None:
     made = record()
     made.stack_info = "Stack (most recent call last):\n  here"
 

@@ -1,4 +1,4 @@
-"""What must not be read is hidden: by the name it stands under, and in every spelling of a URL."""
+"""Secrets are hidden by name, and in every spelling of a URL."""
 
 # pyright: reportPrivateUsage=false
 
@@ -149,7 +149,7 @@ def test_a_name_with_the_word_for_a_secret_in_it_is_one(name: str) -> None:
         "user",
     ],
 )
-def test_a_name_that_only_looks_like_a_secret_is_none(name: str) -> None:
+def test_a_name_that_resembles_a_secret_is_not_hidden(name: str) -> None:
     assert not is_secret_name(name)
 
 

@@ -71,7 +71,7 @@ def test_a_stored_policy_comes_back_as_it_was(policy: RetryPolicy, first: int, m
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"delay": "soon"}', "null"])
-def test_a_policy_that_cannot_be_read_blocks_nobody(text: str) -> None:
+def test_an_unreadable_policy_is_ignored(text: str) -> None:
     assert RetryPolicy.from_json(text) is None
 
 

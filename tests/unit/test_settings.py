@@ -14,7 +14,7 @@ from trax.settings import SettingKeywords, Settings
 from trax.settings.settings import DurationValue
 
 
-def test_the_environment_overrides_what_code_says() -> None:
+def test_the_environment_overrides_code() -> None:
     given = {"max_active_jobs": 5, "save_inputs": True}
     environment = {
         "TRAX_MAX_ACTIVE_JOBS": "50",
@@ -37,7 +37,7 @@ def test_a_duration_is_read_in_all_its_forms(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["soon", "5 parsecs", "1h 1h", "1e3", ""])
-def test_what_is_no_duration_is_refused_with_the_forms_that_are(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_the_valid_forms(text: str) -> None:
     with pytest.raises(InvalidSetting, match="expected a duration such as 90s, 25 min, 1h30m"):
         Settings.from_values({"default_job_timeout": text})
 
@@ -89,7 +89,7 @@ def test_values_beyond_a_sensible_end_are_moved_to_it(name: str, given: int, kep
         ({"default_misfire_policy": "sometimes"}, "'fire_once_now' or 'do_nothing'"),
     ],
 )
-def test_what_cannot_work_is_refused(given: dict[str, Any], said: str) -> None:
+def test_an_impossible_setting_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidSetting, match=said):
         Settings.load(given, {})
 
@@ -140,7 +140,7 @@ def test_names_in_the_environment_are_parted_by_commas() -> None:
     assert Settings.load({}, {"TRAX_METADATA_CLEANUP_TRAINS": ""}).metadata_cleanup_trains == ()
 
 
-def test_who_says_what_a_setting_is() -> None:
+def test_origins_name_the_source_of_a_setting() -> None:
     given = {"polling_interval": timedelta(seconds=1), "max_active_jobs": 5}
 
     origins = Settings.origins(given, {"TRAX_MAX_ACTIVE_JOBS": "50"})
@@ -151,7 +151,7 @@ def test_who_says_what_a_setting_is() -> None:
     assert origins.keys() == Settings.model_fields.keys()
 
 
-def test_a_stored_value_that_cannot_work_does_not_take_the_others_with_it() -> None:
+def test_an_invalid_stored_value_does_not_invalidate_the_others() -> None:
     rows = {
         "max_active_jobs": 50,
         "gone_since": True,
@@ -167,7 +167,7 @@ def test_a_stored_value_that_cannot_work_does_not_take_the_others_with_it() -> N
     assert "it must be from 1 to 1000 (got 0.5)" in refused["retry_backoff_multiplier"]
 
 
-def test_stored_values_that_only_go_together_are_taken_together() -> None:
+def test_stored_values_that_depend_on_each_other_are_applied_together() -> None:
     rows = {"heartbeat_interval": 30, "worker_lost_after": 90, "max_active_jobs": "many"}
 
     settings, refused = Settings.load({}, {}).with_overrides(rows)
@@ -176,7 +176,7 @@ def test_stored_values_that_only_go_together_are_taken_together() -> None:
     assert refused.keys() == {"max_active_jobs"}
 
 
-def test_what_is_stored_is_read_back_as_it_was() -> None:
+def test_stored_values_are_read_back_unchanged() -> None:
     settings = Settings.load(
         {
             "max_active_jobs": None,
@@ -191,7 +191,7 @@ def test_what_is_stored_is_read_back_as_it_was() -> None:
     assert Settings.load({}, {}).with_overrides(stored) == (settings, {})
 
 
-def test_every_setting_says_what_it_means() -> None:
+def test_every_setting_has_a_description() -> None:
     assert [name for name in Settings.model_fields if not Settings.description(name)] == []
 
 

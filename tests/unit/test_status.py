@@ -25,7 +25,7 @@ def test_a_moment_that_has_just_come_is_no_problem() -> None:
     assert problems(replace(QUIET, next_due_at=just_now, next_delayed_at=just_now)) == []
 
 
-def test_moments_that_passed_long_ago_tell_that_no_scheduler_runs() -> None:
+def test_due_times_that_passed_long_ago_show_that_no_scheduler_runs() -> None:
     said = problems(replace(QUIET, next_due_at=LONG_AGO, next_delayed_at=LONG_AGO, workers=(WORKER,)))
 
     assert said == [

@@ -138,7 +138,7 @@ def test_an_index_that_is_invalid_or_missing_is_named_with_its_cure() -> None:
     assert not index_finding({}).is_wrong
 
 
-def test_what_holds_a_snapshot_without_a_session_is_wrong_when_it_is_old() -> None:
+def test_an_old_snapshot_without_a_session_is_a_fault() -> None:
     prepared, slot = HeldSnapshot("order-7", 3600.0), HeldSnapshot("standby", 2_000_000)
 
     assert snapshot_finding(prepared, slot).fix == "COMMIT PREPARED 'order-7' or ROLLBACK PREPARED 'order-7'"
@@ -146,12 +146,12 @@ def test_what_holds_a_snapshot_without_a_session_is_wrong_when_it_is_old() -> No
     assert not snapshot_finding(prepared._replace(age=1.0), slot._replace(age=10)).is_wrong
 
 
-def test_a_log_that_does_not_begin_anew_is_wrong() -> None:
+def test_a_write_ahead_log_that_is_not_truncated_is_a_fault() -> None:
     assert wal_file_finding(200 * MEBIBYTE).is_wrong
     assert wal_file_finding(4 * MEBIBYTE).text == "the write-ahead log has 4.0 MiB"
 
 
-def test_the_page_says_what_the_doctor_expects() -> None:
+def test_the_page_names_the_bounds_of_the_doctor() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
     for expected in (

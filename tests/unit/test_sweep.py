@@ -73,7 +73,7 @@ def test_while_the_limit_is_not_known_admissions_are_only_counted() -> None:
     assert (overlap.most, overlap.unknown, overlap.is_limit_known) == (2, 2, False)
 
 
-def test_a_run_of_the_app_passes_no_gate_but_takes_a_place_after_a_while() -> None:
+def test_a_direct_run_passes_no_gate_but_counts_after_a_while() -> None:
     direct = run(1, 0, None, direct=True)
 
     assert find_exceeded(1, direct, run(2, 3600, None)) == [Exceeded(2, 1)]
@@ -123,7 +123,7 @@ limits = st.one_of(st.none(), st.integers(0, 4))
 
 
 @given(st.lists(spans, max_size=40), limits, limits)
-def test_it_finds_what_a_naive_count_finds(
+def test_a_sweep_agrees_with_a_naive_count(
     drawn: list[tuple[int, int | None, int | None]], limit: int | None, group_limit: int | None
 ) -> None:
     ordered = sorted(drawn, key=lambda each: each[0])

@@ -1,4 +1,4 @@
-"""Who may say that others are silent."""
+"""When a process may declare others lost."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def beaten(*seconds: float) -> HeartbeatStreak:
     return watch
 
 
-def test_who_has_never_beaten_judges_nobody() -> None:
+def test_a_process_without_any_heartbeat_declares_no_worker_lost() -> None:
     assert not HeartbeatStreak.empty().has_lasted(PERIOD, NOON)
 
 
-def test_who_has_beaten_for_a_full_period_judges() -> None:
+def test_a_process_with_heartbeats_for_a_full_period_may_declare_workers_lost() -> None:
     watch = beaten(0, 5, 10, 15, 20)
 
     assert not watch.has_lasted(PERIOD, NOON + 19 * SECOND)
@@ -36,7 +36,7 @@ def test_a_gap_starts_the_period_again() -> None:
     assert watch.has_lasted(PERIOD, NOON + 80 * SECOND)
 
 
-def test_who_has_not_beaten_of_late_judges_nobody() -> None:
+def test_a_process_without_a_recent_heartbeat_declares_no_worker_lost() -> None:
     watch = beaten(0, 5, 10, 15, 20, 25)
 
     assert not watch.has_lasted(PERIOD, NOON + 46 * SECOND)

@@ -1,4 +1,4 @@
-"""Who may enter the control room, and what they may do there."""
+"""Access to the dashboard by role, and its security headers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_there_are_changes_to_protect() -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), GUARDED)
-async def test_nobody_changes_anything_without_the_right_to(method: str, path: str) -> None:
+async def test_changes_need_the_operator_role(method: str, path: str) -> None:
     async with browser(WEB) as unknown, browser(WEB, token=VIEWER) as viewer:
         by_nobody = await unknown.request(method, path)
         by_viewer = await viewer.request(method, path)
@@ -88,7 +88,7 @@ async def test_a_session_changes_nothing_without_the_token_of_our_pages(method: 
 
 
 @pytest.mark.parametrize("path", [path for path in READS if path not in OPEN])
-async def test_nobody_reads_anything_without_being_known(path: str) -> None:
+async def test_reading_needs_a_sign_in(path: str) -> None:
     async with browser(WEB) as unknown:
         answer = await unknown.get(path)
 
@@ -100,7 +100,7 @@ async def test_nobody_reads_anything_without_being_known(path: str) -> None:
     "path", ["/", "/login", "/static/trax.css", "/nothing", "/api/v1/nothing", "/health/live"]
 )
 @pytest.mark.parametrize("token", [None, OPERATOR])
-async def test_every_answer_tells_the_browser_to_be_careful(path: str, token: str | None) -> None:
+async def test_every_response_has_security_headers(path: str, token: str | None) -> None:
     async with browser(WEB, token=token) as client:
         answer = await client.get(path)
 
@@ -120,7 +120,7 @@ async def test_a_person_logs_in_changes_something_and_leaves(web: FastAPI) -> No
     assert (changed.status_code, left.status_code, after.status_code) == (200, 303, 401)
 
 
-async def test_a_viewer_looks_at_everything_and_changes_nothing(web: FastAPI) -> None:
+async def test_a_viewer_reads_everything_and_changes_nothing(web: FastAPI) -> None:
     async with browser(web) as vera:
         token = await log_in(vera, "vera")
         seen = await vera.get("/api/v1/settings")
@@ -130,7 +130,7 @@ async def test_a_viewer_looks_at_everything_and_changes_nothing(web: FastAPI) ->
     assert (refused.status_code, refused.json()["code"]) == (403, "not_operator")
 
 
-async def test_a_token_of_another_session_is_worth_nothing(web: FastAPI) -> None:
+async def test_a_token_of_another_session_is_refused(web: FastAPI) -> None:
     async with browser(web) as one, browser(web) as other:
         await log_in(one, "olga")
         foreign = await log_in(other, "olga")
@@ -178,7 +178,7 @@ async def test_where_anybody_may_enter_a_browser_still_needs_the_token(
     assert (led_astray.status_code, led_astray.json()["code"]) == (403, "csrf")
 
 
-async def test_anybody_may_be_let_in_as_a_viewer(app: Trax) -> None:
+async def test_anonymous_visitors_may_be_viewers(app: Trax) -> None:
     async with browser(create(app, access=Access(allow_anonymous=Role.VIEWER))) as client:
         seen = await client.get("/api/v1/settings")
         refused = await client.post("/api/v1/settings/reset", json={})
@@ -186,7 +186,7 @@ async def test_anybody_may_be_let_in_as_a_viewer(app: Trax) -> None:
     assert (seen.status_code, refused.status_code) == (200, 403)
 
 
-async def test_a_function_says_who_somebody_is(app: Trax) -> None:
+async def test_an_authorize_function_decides_user_and_role(app: Trax) -> None:
     async def authorize(request: Any) -> Visitor | Role | None:
         match request.headers.get("x-user"):
             case "root":
@@ -215,7 +215,7 @@ async def test_a_body_may_not_be_too_large() -> None:
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
-async def test_what_nobody_foresaw_is_masked_and_logged(
+async def test_an_unexpected_error_is_masked_and_logged(
     web: FastAPI, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> None:
@@ -231,7 +231,9 @@ async def test_what_nobody_foresaw_is_masked_and_logged(
     assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
 
 
-async def test_a_database_that_is_gone_is_said_so(web: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreachable_database_is_reported_without_its_address(
+    web: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def gone() -> None:
         raise StoreUnavailable("cannot reach postgresql://secret@db")
 
@@ -274,7 +276,7 @@ def test_mounted_under_a_prefix_every_address_stays_below_it(web: FastAPI) -> No
         ("/a\nb", "/"),
     ],
 )
-def test_after_logging_in_nobody_is_sent_elsewhere(path: str | None, onward: str) -> None:
+def test_a_login_redirects_only_within_the_dashboard(path: str | None, onward: str) -> None:
     assert safe_next(path) == onward
 
 
@@ -310,7 +312,7 @@ def test_access_can_be_configured_by_the_environment() -> None:
         (lambda: User("scrypt.18.99.1." + "a" * 22 + "==." + "b" * 43 + "="), "--hash-password"),
     ],
 )
-def test_what_is_configured_wrongly_is_said_at_once(wrong: Callable[[], object], message: str) -> None:
+def test_a_wrong_configuration_is_refused_at_once(wrong: Callable[[], object], message: str) -> None:
     with pytest.raises(DefinitionError, match=re.escape(message)):
         wrong()
 
@@ -320,7 +322,7 @@ def test_secrets_do_not_stand_in_what_is_printed() -> None:
     assert HASH not in repr(access())
 
 
-def test_of_a_token_only_its_hash_is_kept() -> None:
+def test_a_token_is_kept_as_its_hash_only() -> None:
     kept = Token(OPERATOR, Role.OPERATOR)
 
     assert kept == Token(hash_token(OPERATOR), Role.OPERATOR)

@@ -86,7 +86,7 @@ async def test_a_delayed_entry_waits_for_its_moment(room: WebApp, delay: str | f
     assert (await room.get(f"/queue/{entry['id']}/why"))[0]["code"] == "delayed"
 
 
-async def test_input_that_the_train_refuses_is_told_field_by_field(room: WebApp) -> None:
+async def test_an_invalid_input_is_reported_field_by_field(room: WebApp) -> None:
     body = {"input": {"cups": "many"}}
 
     told = await room.post("/trains/serve_coffee/queue", body, status=422)
@@ -104,7 +104,7 @@ async def test_a_body_with_several_mistakes_names_each(room: WebApp) -> None:
     assert "expected a duration such as 90s" in str(told["fields"])
 
 
-async def test_a_train_can_be_run_here_and_now(room: WebApp) -> None:
+async def test_a_train_can_be_run_directly(room: WebApp) -> None:
     done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
     failed = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve", "cups": 10}})
 
@@ -112,7 +112,7 @@ async def test_a_train_can_be_run_here_and_now(room: WebApp) -> None:
     assert (failed["state"], failed["failure_reason"]) == ("failed", "10 cups are too many")
 
 
-async def test_a_train_tells_the_schema_of_its_input(room: WebApp) -> None:
+async def test_a_train_has_the_schema_of_its_input(room: WebApp) -> None:
     listed = await room.get("/trains")
     train = await room.get("/trains/serve_coffee")
 
@@ -138,7 +138,7 @@ async def test_a_train_tells_the_schema_of_its_input(room: WebApp) -> None:
         "/nothing",
     ],
 )
-async def test_what_is_unknown_is_not_found(room: WebApp, path: str) -> None:
+async def test_an_unknown_name_or_id_is_not_found(room: WebApp, path: str) -> None:
     answer = await room.api.get(f"/api/v1{path}")
 
     assert answer.status_code == 404
@@ -146,7 +146,7 @@ async def test_what_is_unknown_is_not_found(room: WebApp, path: str) -> None:
     assert answer.json()["code"] == "not_found"
 
 
-async def test_a_name_that_no_database_can_hold_is_nobodys(room: WebApp) -> None:
+async def test_a_name_that_no_database_can_hold_is_not_found(room: WebApp) -> None:
     for path in ("/manifests/a%00b", "/manifests/a%00b/why", "/groups/a%00b", "/trains/a%00b"):
         assert (await room.api.get(f"/api/v1{path}")).status_code == 404
     for path in ("/manifests/a%00b/trigger", "/manifests/a%00b/enable", "/groups/a%00b/trigger"):
@@ -163,7 +163,7 @@ async def test_a_name_that_no_database_can_hold_is_nobodys(room: WebApp) -> None
             assert (await room.get(f"/{noun}", **{name: "a\x00b"}))["items"] == []
 
 
-async def test_an_address_that_leads_nowhere_is_said_in_words(room: WebApp) -> None:
+async def test_an_unknown_path_or_method_is_explained(room: WebApp) -> None:
     nowhere, wrongly = await room.api.get("/api/v1/nothing"), await room.api.delete("/api/v1/groups")
 
     assert nowhere.json()["detail"] == "no such path"
@@ -310,7 +310,7 @@ async def test_a_dead_letter_is_acknowledged_once(room: WebApp) -> None:
     assert "already acknowledged" in too_late["detail"]
 
 
-async def test_which_dead_letters_must_be_said_in_one_way(room: WebApp) -> None:
+async def test_a_requeue_needs_exactly_one_selection(room: WebApp) -> None:
     told = await room.post("/dead-letters/requeue", {"ids": [1], "all": True}, status=422)
 
     assert told["fields"] == [{"path": "body", "message": "give exactly one of ids, fingerprint and all"}]
@@ -375,7 +375,7 @@ async def test_statistics_of_all_kinds_can_be_read(room: WebApp) -> None:
         await room.get(f"/stats/{noun}")
 
 
-async def test_why_can_be_asked_by_name_or_number(room: WebApp) -> None:
+async def test_why_accepts_a_name_or_a_number(room: WebApp) -> None:
     await room.post("/manifests/ada/disable")
     entry = await room.app.queue("serve_coffee", {"customer": "Eve"})
 
@@ -409,7 +409,7 @@ async def test_a_list_can_be_counted_and_read_backwards(room: WebApp) -> None:
     assert again["items"] == first["items"]
 
 
-async def test_a_total_is_exact_to_the_bound_whatever_the_filter(
+async def test_a_total_is_exact_to_the_bound_with_any_filter(
     room: WebApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "COUNT_LIMIT", 4)
@@ -445,7 +445,7 @@ async def test_log_lines_of_all_runs_can_be_searched(room: WebApp) -> None:
     assert nothing["items"] == []
 
 
-async def test_a_run_tells_what_it_logged(room: WebApp) -> None:
+async def test_the_log_of_a_run_is_listed(room: WebApp) -> None:
     done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
     await room.harness.cycle("run_log")
 

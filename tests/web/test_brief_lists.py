@@ -78,7 +78,7 @@ async def test_a_list_never_reads_what_it_does_not_show(url: str) -> None:
             assert {one for one in read if one[0] in tables} == set(), path
 
 
-async def test_what_is_read_whole_is_noticed(url: str) -> None:
+async def test_a_full_read_of_a_long_column_is_noticed(url: str) -> None:
     async with roastery_dashboard(url) as room:
         await room.a_day_passes()
         (run, *_) = await room.app.executions.list(limit=1)
@@ -88,7 +88,7 @@ async def test_what_is_read_whole_is_noticed(url: str) -> None:
     assert ("metadata", "input") in read
 
 
-async def test_a_list_is_brief_unless_it_is_asked_to_be_full(room: WebApp) -> None:
+async def test_a_list_is_brief_unless_full_is_requested(room: WebApp) -> None:
     await room.app.queue("serve_coffee", {"customer": "Eve", "cups": 10})
     await room.harness.run_until_idle()
 
@@ -102,7 +102,7 @@ async def test_a_list_is_brief_unless_it_is_asked_to_be_full(room: WebApp) -> No
     assert whole["stack_trace"].startswith("Traceback")
 
 
-async def test_what_is_very_long_gives_way_to_a_note_and_is_shown_by_itself(room: WebApp) -> None:
+async def test_a_very_long_value_is_replaced_by_a_note_in_lists_only(room: WebApp) -> None:
     entry = await room.app.queue("serve_coffee", {"customer": "x" * 5000})
 
     (listed,) = (await room.get("/queue", full=True))["items"]
@@ -112,7 +112,7 @@ async def test_what_is_very_long_gives_way_to_a_note_and_is_shown_by_itself(room
     assert len(alone["input"]["customer"]) == 5000
 
 
-async def test_the_page_of_a_run_stays_small_however_much_it_has_to_tell(url: str) -> None:
+async def test_the_page_of_a_run_stays_small_with_any_amount_of_data(url: str) -> None:
     app = Trax(url, max_input_bytes=10**7)
 
     @app.train(max_retries=0)
@@ -134,7 +134,7 @@ async def test_the_page_of_a_run_stays_small_however_much_it_has_to_tell(url: st
     assert {path: size for path, size in sizes.items() if not 5_000 < size <= 60_000} == {}
 
 
-async def test_what_an_exception_says_at_length_is_cut_in_a_list(room: WebApp) -> None:
+async def test_a_long_message_of_an_exception_is_cut_in_a_list(room: WebApp) -> None:
     @room.app.train(max_retries=0)
     async def complain(_: str) -> None:
         raise ValueError("no " * 10_000)

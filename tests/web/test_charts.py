@@ -82,7 +82,7 @@ def test_the_parts_of_a_ring_go_once_around() -> None:
     assert drawn.findtext("text") == "4"
 
 
-def test_what_took_no_time_is_seen_all_the_same() -> None:
+def test_a_stretch_without_duration_is_visible() -> None:
     (bar,) = parsed(stretches([Stretch("run", 1.0, 1.0)], label="run")).findall("rect")
 
     assert (bar.get("x"), bar.get("width")) == ("998", "2")
@@ -141,7 +141,7 @@ def test_a_node_is_a_link_with_its_whole_name() -> None:
     assert link.findtext("text") == "a-very-long-name-that…"
 
 
-def test_of_very_many_groups_some_are_drawn_and_it_is_said() -> None:
+def test_a_graph_of_very_many_groups_is_cut_and_marked() -> None:
     edges = tuple((f"parent-{number}", f"child-{number}") for number in range(100))
     many = GroupGraph(tuple(name for edge in edges for name in edge), edges)
     few = GroupGraph(("a", "b"), (("a", "b"),))

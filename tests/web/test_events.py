@@ -1,4 +1,4 @@
-"""Whoever has a page open is told what has changed, and asks the database nothing for it."""
+"""Streams of changes for open pages, without polling the database per page."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def stream(client: httpx2.AsyncClient, **headers: str) -> AsyncGenerator[S
         yield Stream(answer)
 
 
-async def test_a_page_hears_what_changes_here(app: Trax) -> None:
+async def test_a_page_is_notified_of_a_change_in_this_process(app: Trax) -> None:
     async with served(app) as client, stream(client) as heard:
         hello = await heard.next()
         await app.queue("serve_coffee", {"customer": "Eve"})
@@ -92,11 +92,11 @@ async def test_a_page_hears_what_changes_here(app: Trax) -> None:
     assert (hello["event"], hello["retry"], event["event"]) == ("hello", "2000", "change")
 
 
-async def test_a_page_hears_what_another_process_says(postgres_url: str) -> None:
+async def test_a_page_is_notified_of_a_change_in_another_process(postgres_url: str) -> None:
     await _hears_the_other(postgres_url)
 
 
-async def test_a_page_hears_what_another_process_changes_without_a_word(tmp_path: Path) -> None:
+async def test_a_page_is_notified_of_an_unannounced_change_in_another_process(tmp_path: Path) -> None:
     await _hears_the_other(f"sqlite:///{tmp_path}/trax.db")
 
 
@@ -113,7 +113,9 @@ def may_look(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     return allowed
 
 
-async def test_nobody_is_greeted_before_changes_are_noticed(app: Trax, may_look: asyncio.Event) -> None:
+async def test_a_stream_begins_after_the_watch_for_changes_has_started(
+    app: Trax, may_look: asyncio.Event
+) -> None:
     fanout = Fanout(app)
     coming = fanout.subscribe(None)
     greeting = asyncio.create_task(coming.__aenter__())
@@ -128,7 +130,7 @@ async def test_nobody_is_greeted_before_changes_are_noticed(app: Trax, may_look:
     await fanout.close()
 
 
-async def test_whoever_is_greeted_blindly_hears_that_anything_may_have_changed(
+async def test_a_stream_started_without_a_watch_reports_that_anything_may_have_changed(
     app: Trax, may_look: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "BEGIN_SECONDS", 0.0)
@@ -152,7 +154,7 @@ async def _hears_the_other(url: str) -> None:
         one.close()
 
 
-async def test_who_comes_back_hears_what_was_missed(app: Trax) -> None:
+async def test_a_reconnected_stream_gets_the_missed_changes(app: Trax) -> None:
     async with served(app) as client, stream(client) as staying:
         await staying.next()
         async with stream(client) as leaving:
@@ -167,7 +169,7 @@ async def test_who_comes_back_hears_what_was_missed(app: Trax) -> None:
     assert "queue" in missed
 
 
-async def test_who_comes_back_from_another_time_hears_that_anything_may_have_changed(app: Trax) -> None:
+async def test_a_stream_with_an_unknown_id_reports_that_anything_may_have_changed(app: Trax) -> None:
     async with served(app) as client, stream(client, **{"Last-Event-ID": "before-7"}) as back:
         await back.next()
         told = json.loads((await back.next())["data"])["tags"]
@@ -175,7 +177,7 @@ async def test_who_comes_back_from_another_time_hears_that_anything_may_have_cha
     assert told == sorted(ChangeTag)
 
 
-async def test_many_pages_cost_one_question(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_pages_share_one_watcher(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[object] = []
     begin = watch.ChangeWatcher.start.__func__  # pyright: ignore[reportFunctionMemberAccess]
 
@@ -196,7 +198,9 @@ async def test_many_pages_cost_one_question(app: Trax, monkeypatch: pytest.Monke
     assert len(begun) == 1
 
 
-async def test_nobody_asks_the_database_when_nobody_looks(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_open_pages_the_database_is_not_polled(
+    app: Trax, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fanout = Fanout(app)
     async with fanout.subscribe(None) as viewer:
         await app.queue("serve_coffee", {"customer": "Eve"})
@@ -210,7 +214,7 @@ async def test_nobody_asks_the_database_when_nobody_looks(app: Trax, monkeypatch
     await fanout.close()
 
 
-async def test_the_end_of_the_server_lets_everybody_go(app: Trax) -> None:
+async def test_the_end_of_the_server_closes_all_streams(app: Trax) -> None:
     doorway = WebListener(ListenAddress(0), access())
     async with httpx2.AsyncClient(base_url=doorway.address, headers=PROGRAM, timeout=30) as client:
         async with doorway.serve(app):
@@ -222,7 +226,9 @@ async def test_the_end_of_the_server_lets_everybody_go(app: Trax) -> None:
             await heard.until("nothing of this kind")
 
 
-async def test_who_takes_nothing_is_let_go(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_whose_client_reads_nothing_is_closed(
+    app: Trax, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(events, "SLOW_SECONDS", 0.01)
     fanout = Fanout(app)
     stuck = asyncio.Event()
@@ -240,7 +246,7 @@ async def test_who_takes_nothing_is_let_go(app: Trax, monkeypatch: pytest.Monkey
     await fanout.close()
 
 
-async def test_whoever_is_one_too_many_is_told_when_to_come_back(app: Trax) -> None:
+async def test_a_stream_beyond_the_limit_is_refused_with_retry_after(app: Trax) -> None:
     limits = WebLimits(event_streams=3, event_streams_per_visitor=2)
     viewer = {"Authorization": f"Bearer {VIEWER}"}
     doorway = WebListener(ListenAddress(0), access(), limits)
@@ -265,7 +271,7 @@ async def test_whoever_is_one_too_many_is_told_when_to_come_back(app: Trax) -> N
     assert hello["event"] == "hello"
 
 
-async def test_what_a_page_has_not_been_told_adds_up() -> None:
+async def test_unsent_changes_are_merged() -> None:
     viewer = Subscriber(frozenset())
     viewer.notify(frozenset({ChangeTag.QUEUE}))
     viewer.notify(frozenset({ChangeTag.EXECUTIONS, ChangeTag.QUEUE}))

@@ -75,7 +75,7 @@ def test_every_kind_of_value_has_its_own_field() -> None:
     }
 
 
-def test_what_must_be_given_and_what_may_is_told_apart() -> None:
+def test_required_and_optional_fields_are_distinguished() -> None:
     found = by_path(form(Order))
 
     assert {path for path, field in found.items() if field.is_required and path} == {
@@ -113,7 +113,7 @@ def test_a_type_that_holds_itself_ends_in_json() -> None:
     assert len(kinds) < 20
 
 
-def test_what_is_typed_is_what_the_train_gets() -> None:
+def test_typed_values_become_the_input_of_the_train() -> None:
     typed = {
         "customer.name": "Ada",
         "lines.size": "2",
@@ -169,7 +169,7 @@ def test_a_number_that_is_none_stays_as_it_was_typed() -> None:
     assert forms.value_of(form(Line), {"sku": "a", "bags": "many"}) == {"sku": "a", "bags": "many"}
 
 
-def test_what_is_wrong_is_said_at_its_field() -> None:
+def test_an_error_is_shown_at_its_field() -> None:
     typed = {"lines.size": "1", "lines.0.bags": "0"}
     errors = [
         FieldError("lines.0.bags", "at least 1", 0),
@@ -199,7 +199,7 @@ def test_items_come_and_go_and_the_others_keep_what_was_typed() -> None:
     assert less == {"lines.size": "2", "lines.0.sku": "b", "lines.0.bags": "2", "kind": "shop"}
 
 
-def test_nobody_can_ask_for_a_million_items() -> None:
+def test_the_number_of_items_is_limited() -> None:
     shown = forms.render_form(form(Order), {"lines.size": "1000000"})
 
     assert max(len(child.children) for child in shown.children) == 100
@@ -211,7 +211,7 @@ class Parcel(BaseModel):
     sealed: Literal[True, False] = True
 
 
-def test_a_group_that_may_be_left_out_is_unless_somebody_touches_it() -> None:
+def test_an_optional_group_is_omitted_unless_it_is_filled_in() -> None:
     untouched = forms.default_texts(form(Parcel))
     touched = {**untouched, "line.sku": "a", "weight": "0"}
 

@@ -1,4 +1,4 @@
-"""What monitors are told."""
+"""Health and metrics for monitors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_servers_that_declare_different_manifests_degrade_health(url: str)
     assert "servers of app 'default' declare different manifests or groups" in after["problems"][0]
 
 
-async def test_health_tells_four_numbers(url: str) -> None:
+async def test_health_reports_four_numbers(url: str) -> None:
     async with web_app(url) as room:
         await room.app.queue("serve_coffee", {"customer": "Eve", "cups": 10})
         await room.harness.run_until_idle()
@@ -79,7 +79,7 @@ async def test_health_tells_four_numbers(url: str) -> None:
     }
 
 
-async def test_health_says_which_numbers_may_be_greater(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_health_marks_numbers_that_are_lower_bounds(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_status, "COUNT_LIMIT", 2)
     monkeypatch.setattr(status_records, "COUNT_LIMIT", 2)
     async with web_app(url) as room:
@@ -103,7 +103,9 @@ async def measured(room: WebApp) -> Samples:
     }
 
 
-async def test_metrics_tell_what_waits_runs_and_ended(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_metrics_report_waiting_running_and_ended_jobs(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(metrics, "FRESH_SECONDS", 0.0)
     async with web_app(url) as room:
         await room.harness.run_until_idle()
@@ -125,7 +127,7 @@ async def test_metrics_tell_what_waits_runs_and_ended(url: str, monkeypatch: pyt
     assert ("trax_recent_pickup_seconds", "0.95") in told
 
 
-async def test_how_long_runs_took_here_is_told_in_buckets(url: str) -> None:
+async def test_run_durations_of_this_process_are_reported_in_buckets(url: str) -> None:
     async with web_app(url) as room:
         await room.app.queue_many("serve_coffee", [{"customer": "Eve"}] * 3)
         await room.harness.run_until_idle()
@@ -145,7 +147,7 @@ async def test_how_long_runs_took_here_is_told_in_buckets(url: str) -> None:
     assert picked_up == [5, 6, 6]
 
 
-async def test_those_who_ask_often_get_the_same_answer_for_a_while(url: str) -> None:
+async def test_metrics_are_cached_for_a_while(url: str) -> None:
     async with web_app(url) as room:
         first = await measured(room)
         await room.app.queue("serve_coffee", {"customer": "Eve"})

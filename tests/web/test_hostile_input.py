@@ -1,4 +1,4 @@
-"""Whatever is put into an address, a body or a form, the answer is documented, and none is a 500."""
+"""Any address, body or form gets a documented response, and never a 500."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ async def test_no_field_of_a_body_breaks_anything(room: WebApp, some: Some) -> N
 
 
 @pytest.mark.parametrize("body", [body for body in BODIES if b"[[[" in body or b"\\ud" in body])
-async def test_json_that_cannot_be_read_is_told_with_the_reason(body: bytes) -> None:
+async def test_unreadable_json_is_reported_with_the_reason(body: bytes) -> None:
     async with web_app("memory://") as room:
         answer = await room.api.post("/api/v1/trains/serve_coffee/queue", content=body, headers=JSON)
 
@@ -357,7 +357,7 @@ async def test_a_form_has_a_limited_number_of_fields(room: WebApp, fields: int, 
 @pytest.mark.parametrize(
     "cookie", [b"[" * 50_000, b"\xff\xff", b'{"text": "\\ud800", "is_good": 1, "path": 2}']
 )
-async def test_what_a_browser_remembers_cannot_break_a_page(cookie: bytes) -> None:
+async def test_a_cookie_of_any_content_cannot_break_a_page(cookie: bytes) -> None:
     async with web_app("memory://") as room:
         cookies = f"trax_message={urlsafe_b64encode(cookie).decode()}; trax_session=a.b.c.d"
         answer = await room.api.get("/groups", headers={"Cookie": cookies})
@@ -394,7 +394,7 @@ async def test_a_page_shows_marks_of_direction_and_does_not_obey_them(room: WebA
     assert f'value="{name}"' in form
 
 
-async def test_what_is_wrong_is_told_without_marks_of_direction(room: WebApp) -> None:
+async def test_an_error_is_shown_without_marks_of_direction(room: WebApp) -> None:
     told = (await room.api.get("/api/v1/groups?a%E2%80%AEb=1")).json()
 
     assert [field["path"] for field in told["fields"]] == [r"query.a\u202eb"]

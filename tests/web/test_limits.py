@@ -1,4 +1,4 @@
-"""Visitors that are slow, large or many: they are let go, and everybody else is served."""
+"""Slow, large or many requests are cut off, and others are served."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_the_head_of_a_second_request_is_waited_for_no_longer(app: Trax) -
         assert b"200 OK" not in await caller.heard()
 
 
-async def test_a_connection_that_asks_nothing_more_is_closed(app: Trax) -> None:
+async def test_an_idle_connection_is_closed(app: Trax) -> None:
     async with served(app, head_seconds=60, idle_seconds=1) as address:
         assert b"200 OK" in await Caller(address, HEAD).heard()
 
@@ -111,7 +111,7 @@ async def test_a_body_that_does_not_arrive_is_answered_and_its_connection_closed
     assert b"the body did not arrive within 0.2 s" in heard
 
 
-async def test_a_body_that_nobody_reads_does_not_hold_a_connection(
+async def test_a_body_that_is_not_read_does_not_hold_a_connection(
     app: Trax, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "MOMENT_SECONDS", 0.0)
@@ -122,7 +122,7 @@ async def test_a_body_that_nobody_reads_does_not_hold_a_connection(
         assert b"200 OK" in await Caller(address, said).heard()
 
 
-async def test_whoever_takes_none_of_an_answer_is_let_go(
+async def test_a_connection_whose_client_reads_no_response_is_closed(
     app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def endless(scope: Any, receive: Any, send: Any) -> None:
@@ -181,7 +181,7 @@ class SlowBody:
 
 
 @pytest.mark.parametrize("path", ["/login", "/logout"])
-async def test_of_a_body_of_nobody_known_16_kb_are_read(app: Trax, path: str) -> None:
+async def test_an_unauthenticated_body_is_read_up_to_16_kb(app: Trax, path: str) -> None:
     web, body = create(app, access=access()), SlowBody(*[b"x" * 4096] * 250)
     async with browser(web) as nobody:
         answer = await nobody.post(path, content=body)
@@ -216,13 +216,13 @@ async def test_many_bodies_together_stay_within_their_budget_and_leave_half_to_t
     assert budget.total == 0
 
 
-def test_nobody_unknown_can_spend_their_half_of_the_budget_alone() -> None:
+def test_unauthenticated_requests_cannot_use_up_half_of_the_body_budget() -> None:
     limits = WebLimits()
 
     assert limits.connections * limits.login_body_bytes <= limits.all_bodies_bytes // 2
 
 
-async def test_a_visitor_gets_in_though_nobody_reads_the_answers_on_all_connections(
+async def test_a_visitor_is_served_though_all_connections_read_no_responses(
     app: Trax, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web = create(app, access=access())
@@ -281,7 +281,7 @@ async def test_a_visitor_gets_in_though_all_connections_are_half_open(
     assert "dashboard: all 4 connections are in use" in caplog.text
 
 
-async def test_what_cannot_be_accepted_is_one_line_in_the_log_and_tried_again(
+async def test_a_failed_accept_is_logged_once_and_retried(
     app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(serve, "ACCEPT_SECONDS", 0.0)
@@ -303,7 +303,7 @@ async def test_what_cannot_be_accepted_is_one_line_in_the_log_and_tried_again(
     assert lines == ["dashboard: cannot accept connections: [Errno 24] Too many open files; retrying"]
 
 
-async def test_many_who_speak_nonsense_are_one_line_in_the_log(
+async def test_many_invalid_requests_are_one_line_in_the_log(
     app: Trax, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(app) as address:
@@ -313,7 +313,7 @@ async def test_many_who_speak_nonsense_are_one_line_in_the_log(
     assert caplog.messages == ["Invalid HTTP request received."]
 
 
-async def test_whoever_leaves_in_the_middle_of_a_body_leaves_no_trace(
+async def test_a_client_that_disconnects_within_a_body_is_not_logged(
     app: Trax, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(app) as address:
@@ -388,7 +388,7 @@ def test_a_limit_that_cannot_be_kept_is_refused_with_its_value(variable: str, va
 
 
 @pytest.mark.parametrize(("files", "connections"), [(128, 32), (16, 8), (1_000_000, 1000)])
-def test_visitors_never_take_more_than_a_quarter_of_the_files_of_the_process(
+def test_connections_use_at_most_a_quarter_of_the_file_limit_of_the_process(
     monkeypatch: pytest.MonkeyPatch, files: int, connections: int
 ) -> None:
 

@@ -1,4 +1,4 @@
-"""What is nobody's business is hidden wherever it stands."""
+"""Values with secret names are hidden everywhere."""
 
 from __future__ import annotations
 

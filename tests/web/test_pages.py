@@ -54,7 +54,7 @@ async def day(
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_a_page_with_nothing_on_it_tells_a_newcomer_what_to_do(path: str) -> None:
+async def test_an_empty_page_has_instructions(path: str) -> None:
     app = Trax("memory://")
     async with Harness(app, now=NOON), browser(create(app, access=Access(allow_anonymous=True))) as client:
         page = await Reader(client).open(path)
@@ -87,7 +87,7 @@ async def test_all_that_is_linked_is_there(day: RoasteryDashboard) -> None:
 
 
 @READS_ONLY
-async def test_what_people_put_into_a_job_is_never_part_of_the_page(day: RoasteryDashboard) -> None:
+async def test_text_of_a_job_is_never_markup_of_a_page(day: RoasteryDashboard) -> None:
     runs = await day.app.executions.list(train="charge_card")
     letters = await day.app.dead_letters.list()
     paths = ["/", "/executions", "/dead-letters", "/queue", "/logs"]
@@ -115,7 +115,7 @@ async def test_secrets_in_an_input_are_hidden(day: RoasteryDashboard) -> None:
 
 
 @READS_ONLY
-async def test_a_failure_is_told_with_its_junction_and_stack(day: RoasteryDashboard) -> None:
+async def test_a_failure_is_shown_with_its_junction_and_stack(day: RoasteryDashboard) -> None:
     (*_, run) = await day.app.executions.list(train="charge_card")
 
     page = await day.open(f"/executions/{run.id}")
@@ -126,7 +126,7 @@ async def test_a_failure_is_told_with_its_junction_and_stack(day: RoasteryDashbo
     assert "the bank did not like it" in page.text
 
 
-async def test_a_manifest_says_when_it_runs_and_why_not_now(url: str) -> None:
+async def test_a_manifest_shows_its_next_runs_and_why_it_does_not_run_now(url: str) -> None:
     async with roastery_dashboard(url) as room:
         await room.harness.run_until_idle()
 
@@ -138,7 +138,7 @@ async def test_a_manifest_says_when_it_runs_and_why_not_now(url: str) -> None:
     assert "on 2026-12-25 from 22:00 to 05:00" in page.text
 
 
-async def test_what_follows_another_shows_its_family(url: str) -> None:
+async def test_a_dependent_shows_its_parent_and_dependents(url: str) -> None:
     async with roastery_dashboard(url) as room:
         page = await room.open("/manifests/close-day")
 
@@ -146,7 +146,7 @@ async def test_what_follows_another_shows_its_family(url: str) -> None:
     assert "after each success of import-shop" in page.text
 
 
-async def test_an_entry_says_why_it_waits(url: str) -> None:
+async def test_an_entry_shows_why_it_waits(url: str) -> None:
     async with roastery_dashboard(url) as room:
         entry = await room.app.queue("roast_batch", {"beans": "Sidamo"}, delay=timedelta(hours=2))
 
@@ -156,7 +156,7 @@ async def test_an_entry_says_why_it_waits(url: str) -> None:
     assert page.has_button("Cancel")
 
 
-async def test_filters_stand_in_the_address_and_lists_go_on(url: str) -> None:
+async def test_filters_are_in_the_address_and_lists_continue(url: str) -> None:
     async with roastery_dashboard(url) as room:
         await room.app.queue_many("roast_batch", [{"beans": f"bag {number}"} for number in range(120)])
 
@@ -174,7 +174,7 @@ async def test_filters_stand_in_the_address_and_lists_go_on(url: str) -> None:
 
 
 @READS_ONLY
-async def test_administrative_trains_are_hidden_until_somebody_wants_them(day: RoasteryDashboard) -> None:
+async def test_administrative_trains_are_hidden_by_default(day: RoasteryDashboard) -> None:
 
     async with browser(create(day.app, access=Access(allow_anonymous=True))) as newcomer:
         reader = Reader(newcomer)
@@ -191,7 +191,7 @@ async def test_administrative_trains_are_hidden_until_somebody_wants_them(day: R
     ]
 
 
-async def test_what_the_address_asks_for_nonsense_is_passed_over(url: str) -> None:
+async def test_invalid_parameters_of_a_page_are_ignored(url: str) -> None:
     async with roastery_dashboard(url) as room:
         for path in PAGES:
             page = await room.open(
@@ -206,7 +206,7 @@ async def test_what_the_address_asks_for_nonsense_is_passed_over(url: str) -> No
         assert (await room.open("/trains/nobody")).status == 404
 
 
-async def test_a_page_that_fails_tells_nothing_but_where_to_look(
+async def test_a_failed_page_reveals_only_the_id_of_the_log_line(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(_self: object, **_: object) -> None:
@@ -227,7 +227,7 @@ async def test_a_page_that_fails_tells_nothing_but_where_to_look(
     assert "Try again" not in missing.text
 
 
-async def test_nobody_is_led_home_who_may_not_enter(url: str) -> None:
+async def test_an_unauthorized_visitor_gets_no_link_home(url: str) -> None:
     async with roastery_dashboard(
         url, Access(tokens={"ci": Token("a token of many letters", Role.VIEWER)})
     ) as room:
@@ -296,7 +296,7 @@ async def test_people_log_in_and_come_back_to_where_they_wanted(url: str) -> Non
     assert out.path == "/login"
 
 
-async def test_what_is_retired_is_marked_and_listed_apart(url: str) -> None:
+async def test_retired_manifests_are_marked_and_listed_separately(url: str) -> None:
     async with roastery_dashboard(url) as room:
         await room.app.manifests.delete("roast-morning")
 
@@ -306,6 +306,8 @@ async def test_what_is_retired_is_marked_and_listed_apart(url: str) -> None:
 
     assert "/manifests/roast-morning" not in listed.links
     assert "/manifests/roast-morning" in apart.links
+    assert ("Next due" in listed.text, "Retired" in listed.text) == (True, False)
+    assert ("Next due" in apart.text, "Retired" in apart.text) == (False, True)
     assert "it has been retired since" in page.text
     assert "None: the manifest is retired." in page.text
     assert "Run now" not in page.text

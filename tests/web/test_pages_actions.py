@@ -1,4 +1,4 @@
-"""What an operator does on the pages, without scripts: forms, questions, and what is said afterwards."""
+"""Actions of an operator on the pages, without scripts: forms, confirmations and messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_a_train_is_run_with_a_form(url: str) -> None:
     assert (queued.priority, queued.scheduled_at) == (9, room.harness.now + timedelta(hours=2))
 
 
-async def test_wrong_input_is_told_at_its_field_and_what_was_typed_stays(url: str) -> None:
+async def test_an_invalid_input_is_reported_at_its_field_and_the_typed_text_stays(url: str) -> None:
     async with roastery_dashboard(url) as room:
         page = await room.open("/trains/import_orders")
         refused = await room.send(page, "Queue", {"in:source": "", "in:limit": "900", "in:day": "someday"})
@@ -58,7 +58,7 @@ async def test_lists_grow_and_shrink_and_turn_into_json_and_back(url: str) -> No
     assert queued.input["lines"] == [{"sku": "harrar", "bags": 1}]
 
 
-async def test_json_that_is_none_is_said_so_and_kept(url: str) -> None:
+async def test_invalid_json_is_reported_and_kept(url: str) -> None:
     async with roastery_dashboard(url) as room:
         page = await room.open("/trains/charge_card", **{"as": "json"})
         refused = await room.send(page, "Queue", {"json": '{"customer": '})
@@ -86,7 +86,7 @@ async def test_a_limit_is_changed_and_the_change_is_written_down_and_undone(url:
     assert [entry.actor for entry in entries] == ["anonymous", "anonymous"]
 
 
-async def test_an_empty_limit_is_none_and_nonsense_is_refused(url: str) -> None:
+async def test_an_empty_limit_is_none_and_an_invalid_one_is_refused(url: str) -> None:
     async with roastery_dashboard(url) as room:
         page = await room.open("/groups/orders")
         await room.send(page, "Save", {"max_active_jobs": ""})
@@ -176,7 +176,7 @@ async def test_acknowledging_needs_a_note(url: str) -> None:
     assert "Nothing was requeued: already resolved." in late.text
 
 
-async def test_a_run_is_asked_to_stop_and_run_again(url: str) -> None:
+async def test_a_run_is_cancelled_and_run_again(url: str) -> None:
     async with roastery_dashboard(url) as room:
         await room.app.queue("roast_batch", {"beans": "Sidamo"})
         await room.harness.cycle("job_dispatcher")
@@ -219,7 +219,7 @@ async def test_a_setting_is_edited_reset_and_refused(url: str) -> None:
     assert (after_saving, after_reset) == (50, 10)
 
 
-async def test_what_a_viewer_likes_stays_in_their_browser(url: str) -> None:
+async def test_preferences_of_a_viewer_stay_in_their_browser(url: str) -> None:
     async with roastery_dashboard(url) as room:
         page = await room.open("/settings")
         await room.send(page, "Save preferences", {"pace": "30", "shown": ["tiles"], "admin": "1"})

@@ -144,7 +144,9 @@ async def test_an_unknown_name_is_verified_against_the_row_of_another_user(
 
 
 @pytest.mark.parametrize("new_cost", [TODAY - 1, TODAY], ids=["weak again", "of today"])
-async def test_a_password_configured_anew_counts_at_once_and_the_row_goes(h: Harness, new_cost: int) -> None:
+async def test_a_changed_password_applies_at_once_and_the_old_row_is_deleted(
+    h: Harness, new_cost: int
+) -> None:
     await enter(dashboard(h.app, olga=OLD))
     before = await stored(h.app)
     changed = dashboard(h.app, olga=hash_password("another", cost_log2=new_cost))
@@ -178,9 +180,7 @@ async def test_the_users_of_another_app_on_the_database_are_left_alone(url: str)
     kitchen.close()
 
 
-async def test_a_row_that_somebody_wrote_into_the_table_lets_nobody_in(
-    h: Harness, checked: list[str]
-) -> None:
+async def test_a_forged_row_signs_no_user_in(h: Harness, checked: list[str]) -> None:
     web = dashboard(h.app, olga=OLD, vera=hash_password("hers", cost_log2=TODAY - 1))
     await enter(web)
     await enter(web, "vera", "hers")
@@ -202,7 +202,7 @@ async def test_a_row_that_somebody_wrote_into_the_table_lets_nobody_in(
     assert checked[-1] == (await stored(h.app))["olga"].hash
 
 
-async def test_a_row_helps_nobody_to_guess_the_password_without_the_configuration(h: Harness) -> None:
+async def test_a_row_is_useless_for_guessing_without_the_configuration(h: Harness) -> None:
     await enter(dashboard(h.app, olga=OLD))
 
     row = (await stored(h.app))["olga"]
@@ -216,7 +216,7 @@ async def test_a_row_helps_nobody_to_guess_the_password_without_the_configuratio
     ["DROP TABLE {table}", "ALTER TABLE {table} RENAME COLUMN updated_at TO another"],
     ids=["no table", "not written"],
 )
-async def test_who_cannot_be_written_down_logs_in_all_the_same(
+async def test_a_user_whose_row_cannot_be_written_can_log_in(
     h: Harness, caplog: pytest.LogCaptureFixture, statement: str
 ) -> None:
     web = dashboard(h.app, olga=OLD)
@@ -231,7 +231,7 @@ async def test_who_cannot_be_written_down_logs_in_all_the_same(
 
 @pytest.mark.parametrize("column", ["hash", "proof", "user"])
 @pytest.mark.parametrize("value", ["'ü'", "''", "x'ff00'", "'scrypt.99.99.9.' || 'a'"])
-async def test_a_row_of_any_content_keeps_nobody_out(h: Harness, url: str, column: str, value: str) -> None:
+async def test_a_row_of_any_content_locks_no_user_out(h: Harness, url: str, column: str, value: str) -> None:
     web = dashboard(h.app, olga=OLD, vera=OLD)
     await enter(web)
     written = value if url.startswith("sqlite") else value.replace("x'ff00'", "repeat('y', 100000)")
@@ -282,7 +282,7 @@ async def test_two_logins_at_once_leave_one_row_that_counts(h: Harness, checked:
     assert checked[-1] == row.hash
 
 
-async def test_hashing_again_takes_its_turn_and_the_loop_goes_on(
+async def test_rehashing_waits_for_its_turn_and_the_loop_continues(
     h: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started, released, threads = threading.Event(), threading.Event(), list[str]()

@@ -1,4 +1,4 @@
-"""What the API says to a request that it does not understand: which word, which method, which type."""
+"""Requests that the API refuses: unknown parameters, methods and types."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def room() -> AsyncGenerator[WebApp]:
         yield opened
 
 
-def test_the_routes_are_all_looked_at() -> None:
+def test_all_routes_are_checked() -> None:
     assert len(ROUTES) > 50
     assert {("GET", "/api/v1/events"), ("GET", "/api/v1/openapi.json")} < set(ROUTES)
 
@@ -82,7 +82,7 @@ async def test_an_unknown_query_parameter_is_refused_by_every_route(room: WebApp
         assert [field["path"] for field in told["fields"]] == ["query.nonsense"]
 
 
-async def test_a_typo_in_a_parameter_is_told_with_what_was_meant(room: WebApp) -> None:
+async def test_a_misspelt_parameter_is_reported_with_a_suggestion(room: WebApp) -> None:
     told = (await room.api.get("/api/v1/groups?limt=1&aftr=a&limit=5")).json()
 
     assert told["detail"] == (
@@ -92,7 +92,7 @@ async def test_a_typo_in_a_parameter_is_told_with_what_was_meant(room: WebApp) -
     assert told["hint"] == "known query parameters: after, before, full, limit, total"
 
 
-async def test_an_operation_without_parameters_says_that_it_has_none(room: WebApp) -> None:
+async def test_an_operation_without_parameters_explains_that_it_has_none(room: WebApp) -> None:
     told = (await room.api.post("/api/v1/manifests/ada/disable?limit=1")).json()
 
     assert told["hint"] == "this operation has no query parameters"
@@ -168,7 +168,7 @@ async def test_json_is_read_under_any_of_its_names(room: WebApp, sent: str) -> N
     assert answer.json()["max_active_jobs"] == 7
 
 
-async def test_what_needs_no_body_needs_no_type(room: WebApp) -> None:
+async def test_a_request_without_a_body_needs_no_content_type(room: WebApp) -> None:
     assert (await room.api.post("/api/v1/manifests/ada/trigger")).status_code == 201
 
 
@@ -205,7 +205,7 @@ async def test_head_is_get_without_a_body_wherever_get_is(room: WebApp) -> None:
         assert "content-length" in headed.headers
 
 
-async def test_head_needs_to_know_who_asks_as_get_does(room: WebApp) -> None:
+async def test_head_needs_the_same_access_as_get(room: WebApp) -> None:
     async with browser(room.web) as stranger:
         answers = [await stranger.head(path) for path in ("/api/v1/executions", "/health", "/health/live")]
 
@@ -256,7 +256,7 @@ async def test_a_slash_in_a_name_stays_where_it_is_mounted() -> None:
     assert answers[0].json()["detail"] == "there is no manifest 'no/why'"
 
 
-async def test_an_escaped_slash_opens_no_door(room: WebApp) -> None:
+async def test_an_escaped_slash_bypasses_no_check(room: WebApp) -> None:
     async with browser(room.web) as stranger:
         for path in ("/static%2F..%2Fapi/v1/executions", "/health%2Flive", "/login%2F", "/%2Flogin"):
             assert (await stranger.get(path)).status_code in {303, 401, 404}

@@ -33,7 +33,6 @@ CHECKS: list[Any] = [
 ]
 
 
-SUSPICION = "hypothesis.errors.HypothesisDeprecationWarning"
 LEFT_OUT = ["/api/v1/events"]  # has no end
 web = create(railway("memory://"), access=access())
 schema: Any = documents.from_asgi("/api/v1/openapi.json", web, headers=PROGRAM).exclude(path=LEFT_OUT)
@@ -78,7 +77,9 @@ def flatmap_body(context: Any, body: Any) -> st.SearchStrategy[Any]:  # noqa: AR
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-def test_every_answer_is_as_documented_to_whoever_asks(case: Any, roles: dict[str, dict[str, str]]) -> None:
+def test_every_response_conforms_to_the_schema_for_every_role(
+    case: Any, roles: dict[str, dict[str, str]]
+) -> None:
     """Every boundary of every value by an operator, and what is drawn beside by everybody."""
     is_open = case.path == "/health/live"  # to anybody, and it takes no change
     asking = {"operator": PROGRAM} if case.meta.phase.name == TestPhase.COVERAGE else roles
@@ -108,7 +109,7 @@ async def state_of(room: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("role", ["nobody", "viewer"])
-async def test_who_may_only_look_changes_nothing(url: str, role: str) -> None:
+async def test_viewers_and_visitors_change_nothing_with_any_route(url: str, role: str) -> None:
     bodies: tuple[Any, ...] = (
         {},
         {"ids": [1, 2, 3]},

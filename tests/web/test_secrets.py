@@ -1,4 +1,4 @@
-"""Secrets of pydantic in the control room: nobody reads them there, and none is lost."""
+"""Secrets of pydantic in the dashboard: never shown, and never lost."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_a_form_that_is_sent_as_it_came_keeps_the_secrets(url: str) -> Non
         assert await at.rest() == [LOGIN]
 
 
-async def test_what_is_typed_counts_and_the_other_secrets_stay_where_they_belong(url: str) -> None:
+async def test_typed_secrets_are_used_and_the_others_keep_their_places(url: str) -> None:
     async with desk(url) as at:
         page = await at.reader.open("/trains/enter", like=1)
         less = await at.reader.send(page, "Remove doors 1")
@@ -138,7 +138,7 @@ async def test_a_secret_cannot_be_moved_to_where_it_could_be_read(url: str) -> N
         assert await at.rest() == []
 
 
-async def test_dots_of_a_run_that_is_not_known_are_no_secret(url: str) -> None:
+async def test_a_mask_of_an_unknown_run_is_refused(url: str) -> None:
     async with desk(url) as at:
         page = await at.reader.open("/trains/enter", like=1)
         refused = await at.reader.send(page, "Queue", {"like": ""})
@@ -148,7 +148,7 @@ async def test_dots_of_a_run_that_is_not_known_are_no_secret(url: str) -> None:
         assert await at.rest() == []
 
 
-async def test_what_an_answer_showed_cannot_be_sent_back_as_a_secret(url: str) -> None:
+async def test_a_masked_response_cannot_be_sent_back_as_a_secret(url: str) -> None:
     async with desk(url) as at:
         run = (await at.reader.client.get("/api/v1/executions/1")).json()
         refused = await at.reader.client.post("/api/v1/trains/enter/queue", json={"input": run["input"]})

@@ -59,7 +59,7 @@ async def test_a_session_is_written_down_with_where_it_began(web: FastAPI, h: Ha
     assert secret not in repr(session)
 
 
-async def test_after_logging_out_the_cookie_is_worth_nothing(web: FastAPI, h: Harness) -> None:
+async def test_after_a_logout_the_cookie_is_invalid(web: FastAPI, h: Harness) -> None:
     async with browser(web) as olga:
         token = await log_in(olga, "olga")
         kept = cookies_of(olga)
@@ -93,7 +93,7 @@ async def test_a_session_ends_by_itself_though_it_is_used(
     assert (all(before), after) == (True, False)
 
 
-async def test_a_session_that_nobody_uses_ends_though_its_page_is_open(
+async def test_an_idle_session_ends_though_its_page_is_open(
     web: FastAPI, h: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_sessions, "FRESH_SECONDS", 0.0)
@@ -160,7 +160,7 @@ async def test_a_session_ends_when_its_user_is_configured_otherwise(
     assert await h.app.sessions.list() == []
 
 
-async def test_a_row_that_somebody_wrote_into_the_table_lets_nobody_in(web: FastAPI, h: Harness) -> None:
+async def test_a_forged_session_row_grants_no_access(web: FastAPI, h: Harness) -> None:
     async with browser(web) as olga:
         await log_in(olga, "olga")
         secret = cookies_of(olga)["trax_session"]
@@ -185,7 +185,7 @@ async def test_a_row_that_somebody_wrote_into_the_table_lets_nobody_in(web: Fast
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "a" * 43, "\u00e9" * 43], ids=["none", "short", "long", "odd"])
-async def test_a_cookie_that_nobody_was_given_is_nobodys(web: FastAPI, cookie: str) -> None:
+async def test_an_invented_cookie_grants_no_access(web: FastAPI, cookie: str) -> None:
     async with browser(web, headers={b"Cookie": f"trax_session={cookie}".encode("latin-1")}) as stranger:
         assert not await is_in(stranger)
 
@@ -202,7 +202,7 @@ async def test_logging_in_again_ends_the_session_before(web: FastAPI, h: Harness
     assert len(await h.app.sessions.list()) == 1
 
 
-async def test_somebody_signs_out_everywhere_and_nobody_else_is_signed_out(web: FastAPI) -> None:
+async def test_signing_out_everywhere_ends_all_sessions_of_one_user_only(web: FastAPI) -> None:
     async with browser(web) as one, browser(web) as other, browser(web) as vera:
         await log_in(one, "olga")
         token = await log_in(other, "olga")

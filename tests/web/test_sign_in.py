@@ -44,9 +44,7 @@ async def open_link(client: httpx2.AsyncClient, h: Harness, **more: str) -> http
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "::1", "192.0.2.7", "testclient"])
-async def test_where_nothing_is_configured_nobody_enters_because_of_where_they_are(
-    web: FastAPI, peer: str
-) -> None:
+async def test_without_configuration_no_address_grants_access(web: FastAPI, peer: str) -> None:
     async with browser(web, peer=peer) as client:
         api = await client.get("/api/v1/settings")
         change = await client.post("/api/v1/settings/reset", json={})
@@ -60,7 +58,7 @@ async def test_where_nothing_is_configured_nobody_enters_because_of_where_they_a
     assert "trax sessions link" in explained.text
 
 
-def test_an_application_that_is_mounted_without_access_lets_nobody_in(h: Harness) -> None:
+def test_an_application_mounted_without_access_refuses_every_request(h: Harness) -> None:
     answer = TestClient(h.app.web()).get("/api/v1/groups")
 
     assert answer.status_code == 401
@@ -98,7 +96,7 @@ async def test_a_link_works_once(web: FastAPI, h: Harness) -> None:
     assert (again.status_code, again.headers["location"]) == (303, "/")  # their own link once more
 
 
-async def test_of_many_who_open_a_link_at_once_one_enters(web: FastAPI, h: Harness) -> None:
+async def test_concurrent_uses_of_a_link_sign_one_browser_in(web: FastAPI, h: Harness) -> None:
     token = await h.app.sessions.create_link()
     async with browser(web) as client:
         answers = await asyncio.gather(*(client.get("/login", params={"token": token}) for _ in range(8)))
@@ -126,7 +124,7 @@ async def test_a_link_is_no_token_for_programs(web: FastAPI, h: Harness) -> None
     assert (refused.status_code, still_good.status_code) == (401, 303)
 
 
-async def test_once_access_is_configured_links_and_their_sessions_count_no_more(
+async def test_once_access_is_configured_links_and_their_sessions_are_invalid(
     web: FastAPI, h: Harness
 ) -> None:
     configured = create(h.app, access=with_users())
@@ -141,7 +139,7 @@ async def test_once_access_is_configured_links_and_their_sessions_count_no_more(
     assert await h.app.sessions.list() == []
 
 
-async def test_those_who_guess_links_have_to_wait(web: FastAPI) -> None:
+async def test_wrong_links_are_throttled(web: FastAPI) -> None:
     web.state.context.throttle.clock = lambda: 0.0
     async with browser(web) as client:
         answers = [await client.get("/login", params={"token": f"guess {number}"}) for number in range(21)]
@@ -163,7 +161,7 @@ async def test_those_who_guess_links_have_to_wait(web: FastAPI) -> None:
         ("testclient", "testserver", {}, False),
     ],
 )
-async def test_with_insecure_local_this_machine_itself_may_enter_and_nobody_else(
+async def test_insecure_local_grants_access_to_this_machine_only(
     h: Harness, peer: str, host: str, headers: dict[str, str], may_enter: bool
 ) -> None:
     web = create(h.app, access=Access(insecure_local=True))
@@ -198,7 +196,7 @@ def test_insecure_local_is_refused_where_others_can_reach_it(host: str) -> None:
         ("127.0.0.1", {"X-Forwarded-For": "192.0.2.7"}, "127.0.0.1"),
     ],
 )
-def test_only_declared_proxies_say_who_is_behind_them(
+def test_only_declared_proxies_may_forward_a_client_address(
     peer: str, headers: dict[str, str], outside: str
 ) -> None:
     scope: dict[str, Any] = {
@@ -314,7 +312,7 @@ async def test_below_a_path_of_another_application_its_host_keeps_its_own_rules(
     assert inside.status_code == 200
 
 
-async def test_a_cookie_that_was_set_without_tls_signs_nobody_in_with_tls(h: Harness) -> None:
+async def test_a_cookie_set_without_tls_is_refused_with_tls(h: Harness) -> None:
     web = create(h.app, access=with_users())
     async with browser(web, base="http://example.com") as olga:
         await log_in(olga, "olga")
@@ -384,7 +382,7 @@ def test_hosts_and_the_header_of_proxies_come_from_the_environment() -> None:
     assert (found.allowed_hosts, found.forwarding_header) == (("trax.example", "10.0.0.7"), "forwarded")
 
 
-async def test_who_only_looks_at_the_head_of_a_link_does_not_use_it_up(web: FastAPI, h: Harness) -> None:
+async def test_a_head_request_does_not_use_up_a_link(web: FastAPI, h: Harness) -> None:
     link = {"token": await h.app.sessions.create_link()}
     async with browser(web) as checker, browser(web) as person:
         head = await checker.head("/login", params=link)

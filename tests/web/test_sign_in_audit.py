@@ -1,4 +1,4 @@
-"""Who signed in, and who failed to, is in the audit; strangers cannot fill it."""
+"""Sign-ins and failed sign-ins are in the audit log, which they cannot fill."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_failed_sign_ins_are_recorded_without_what_was_typed(h: Harness) -
         assert typed not in repr(entries)
 
 
-async def test_strangers_cannot_fill_the_audit(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_sign_ins_cannot_fill_the_audit(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     web, now = create(h.app, access=access()), [0.0]
     monkeypatch.setattr(h.app.sessions, "_failures", FailureBudget(clock=lambda: now[0]))
     for number in range(250):
@@ -101,7 +101,7 @@ async def test_strangers_cannot_fill_the_audit(h: Harness, monkeypatch: pytest.M
     assert (last.count, before.count) == (51, 1)
 
 
-async def test_a_failure_that_cannot_be_recorded_is_answered_all_the_same(
+async def test_a_failure_that_cannot_be_recorded_is_still_answered(
     h: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:

@@ -1,4 +1,4 @@
-"""Who runs jobs, as the control room shows them."""
+"""The workers page and API."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def started(harness: Harness, **only: Unpack[WorkFilterKeywords]) -> Worke
     return await Worker.start(context, await context.store.open(), slots=4, work_filter=takes)
 
 
-async def test_a_worker_is_shown_with_what_it_takes_its_version_and_its_place(url: str) -> None:
+async def test_a_worker_is_shown_with_its_filters_version_and_labels(url: str) -> None:
     async with watched(url, app_version="2027.3", host_labels={"zone": "b"}) as (harness, client):
         await started(harness, trains=["serve_coffee"], groups=["bar"])
         shown = await Reader(client).open("/workers")
@@ -54,7 +54,7 @@ async def test_a_worker_is_shown_with_what_it_takes_its_version_and_its_place(ur
     }
 
 
-async def test_a_worker_that_takes_everything_says_so(url: str) -> None:
+async def test_a_worker_without_filters_is_shown_as_unrestricted(url: str) -> None:
     async with watched(url) as (harness, client):
         await started(harness)
         shown = await Reader(client).open("/workers")

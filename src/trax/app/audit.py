@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from trax.app import groups, settings
-from trax.app.lists import RecordLists, check_filters
+from trax.app.lists import RecordLists
 from trax.engine.actor import PROGRAM, acting, actor_context
 from trax.errors import Conflict, NotFound, TraxError
-from trax.records.listing import AuditFilter
-from trax.schedule.validate import ID, check_moments, check_names
+from trax.records.nouns import AUDIT
+from trax.schedule.validate import ID
 from trax.store import audit
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from typing import Unpack
 
     from trax.engine.live_settings import LiveSettings
     from trax.records.audit import AuditEntry
     from trax.records.listing import Count, RecordPage
+    from trax.records.nouns import AuditFilter, AuditKeywords
     from trax.store import Connection, Store
     from trax.store.audit import UndoableEntry
     from trax.worker.app_context import AppContext
-
-
-class AuditKeywords(TypedDict, total=False):
-    """Filters for audit entries; an omitted one matches all.
-
-    `action` is a noun and a verb, such as "groups.update"; `target` is the id or name of what changed.
-    """
-
-    actor: str | None
-    action: str | None
-    noun: str | None
-    target: str | None
-    since: datetime | None
-    until: datetime | None
 
 
 class Audit:
@@ -43,7 +29,7 @@ class Audit:
 
     def __init__(self, context: AppContext) -> None:
         self._store = context.store
-        self._lists = RecordLists(context.store, audit.ENTRIES)
+        self._lists = RecordLists(context.store, AUDIT, audit.ENTRIES)
         self._live = context.live
 
     async def get(self, audit_id: int) -> AuditEntry:
@@ -53,38 +39,20 @@ class Audit:
             raise _not_found(audit_id)
         return found
 
-    async def list(
-        self,
-        *,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 50,
-        brief: bool = False,
-        **filters: Unpack[AuditKeywords],
-    ) -> list[AuditEntry]:
+    async def list(self, **keywords: Unpack[AuditKeywords]) -> list[AuditEntry]:
         """List audit entries, newest first. For the next page, pass the last id as `before`.
 
         With `brief`, long reasons are truncated.
         """
-        found = _build_filter(filters)
-        return await self._lists.load_list(found, before=before, after=after, limit=limit, brief=brief)
+        return await self._lists.load_list(keywords)
 
-    async def page(
-        self,
-        *,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 50,
-        brief: bool = False,
-        **filters: Unpack[AuditKeywords],
-    ) -> RecordPage[AuditEntry]:
+    async def page(self, **keywords: Unpack[AuditKeywords]) -> RecordPage[AuditEntry]:
         """Like `list`, with cursors for the pages before and after, at a bounded cost."""
-        found = _build_filter(filters)
-        return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
+        return await self._lists.page(keywords)
 
-    async def count(self, *, quick: bool = False, **filters: Unpack[AuditKeywords]) -> Count:
+    async def count(self, *, quick: bool = False, **filters: Unpack[AuditFilter]) -> Count:
         """Count audit entries: exact up to ten thousand, an estimate beyond."""
-        return await self._lists.count(_build_filter(filters), quick=quick)
+        return await self._lists.count(filters, quick=quick)
 
     async def undo(self, audit_id: int, *, force: bool = False) -> AuditEntry:
         """Restore the values that a change to settings or a group replaced; return the new audit entry.
@@ -97,13 +65,6 @@ class Audit:
             return await store.call(_undo, store, self._live, wanted, force=force)
         with acting(PROGRAM):  # an undo is always recorded: `undone_by` refers to its entry
             return await store.call(_undo, store, self._live, wanted, force=force)
-
-
-def _build_filter(filters: AuditKeywords) -> AuditFilter:
-    check_filters(filters, AuditKeywords)
-    check_moments(since=filters.get("since"), until=filters.get("until"))
-    check_names(**{name: filters.get(name) for name in ("actor", "action", "noun", "target")})
-    return AuditFilter(**filters)
 
 
 def _undo(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
-from trax.app.lists import RecordLists, check_filters, parse_choice
+from trax.app.lists import RecordLists
 from trax.engine.actor import record_audit
 from trax.engine.dead_letters import acknowledge, requeue
 from trax.errors import DefinitionError, NotFound
 from trax.events import Topic
-from trax.records.listing import LetterFilter
-from trax.records.states import DeadLetterStatus
+from trax.records.nouns import DEAD_LETTERS
 from trax.schedule.validate import ID, PAGE, TEXT, TEXT_OR_NONE, check_names, validate_ids
 from trax.store import dead_letters
 from trax.store.announce import announce
@@ -23,18 +22,11 @@ if TYPE_CHECKING:
     from trax.records import DeadLetter
     from trax.records.dead_letter import DeadLetterGroup
     from trax.records.listing import Count, RecordPage
+    from trax.records.nouns import DeadLetterKeywords, LetterFilter
     from trax.store import Connection, Store
     from trax.worker.app_context import AppContext
 
 NOUN: Final = "dead_letter"
-
-
-class DeadLetterKeywords(TypedDict, total=False):
-    """Filters for dead letters; an omitted one matches all. A fingerprint is one kind of failure."""
-
-    status: DeadLetterStatus | str | None
-    manifest: str | None
-    fingerprint: str | None
 
 
 class DeadLetters:
@@ -42,7 +34,7 @@ class DeadLetters:
 
     def __init__(self, context: AppContext) -> None:
         self._store = context.store
-        self._lists = RecordLists(context.store, dead_letters.LETTERS)
+        self._lists = RecordLists(context.store, DEAD_LETTERS, dead_letters.LETTERS)
 
     async def requeue(
         self,
@@ -86,38 +78,20 @@ class DeadLetters:
             raise NotFound(f"there is no dead letter {dead_letter_id}")
         return found
 
-    async def list(
-        self,
-        *,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 50,
-        brief: bool = False,
-        **filters: Unpack[DeadLetterKeywords],
-    ) -> list[DeadLetter]:
+    async def list(self, **keywords: Unpack[DeadLetterKeywords]) -> list[DeadLetter]:
         """List dead letters, newest first. For the next page, pass the last id as `before`.
 
         With `brief`, inputs are omitted and long reasons truncated.
         """
-        found = _build_filter(filters)
-        return await self._lists.load_list(found, before=before, after=after, limit=limit, brief=brief)
+        return await self._lists.load_list(keywords)
 
-    async def page(
-        self,
-        *,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 50,
-        brief: bool = False,
-        **filters: Unpack[DeadLetterKeywords],
-    ) -> RecordPage[DeadLetter]:
+    async def page(self, **keywords: Unpack[DeadLetterKeywords]) -> RecordPage[DeadLetter]:
         """Like `list`, with cursors for the pages before and after, at a bounded cost."""
-        found = _build_filter(filters)
-        return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
+        return await self._lists.page(keywords)
 
-    async def count(self, *, quick: bool = False, **filters: Unpack[DeadLetterKeywords]) -> Count:
+    async def count(self, *, quick: bool = False, **filters: Unpack[LetterFilter]) -> Count:
         """Count dead letters: exact up to ten thousand, an estimate beyond."""
-        return await self._lists.count(_build_filter(filters), quick=quick)
+        return await self._lists.count(filters, quick=quick)
 
     async def _requeue(self, selection: LetterSelection, note: str | None) -> int:
         TEXT_OR_NONE("note", note)
@@ -128,13 +102,6 @@ class DeadLetters:
         TEXT("note", note)
         store = await self._store.open()
         return await store.call(_acknowledge, store, selection, note)
-
-
-def _build_filter(filters: DeadLetterKeywords) -> LetterFilter:
-    check_filters(filters, DeadLetterKeywords)
-    check_names(manifest=filters.get("manifest"), fingerprint=filters.get("fingerprint"))
-    fields: dict[str, Any] = {**filters, "status": parse_choice(DeadLetterStatus, filters.get("status"))}
-    return LetterFilter(**fields)
 
 
 def _build_selection(

@@ -12,6 +12,7 @@ from trax.errors import Conflict, NotFound, did_you_mean, format_value
 from trax.events import Topic
 from trax.records.listing import ChangedIds
 from trax.records.manifest import LIMIT_FIELDS
+from trax.records.nouns import GROUPS
 from trax.schedule.declaration import UNSET, Group, Unset
 from trax.schedule.validate import NAME
 from trax.store import groups
@@ -20,8 +21,11 @@ from trax.store.manifests import manifest_rows
 from trax.store.runs import rescue
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from trax.records import ManifestGroup
     from trax.records.listing import Count, RecordPage
+    from trax.records.nouns import PageByName
     from trax.store import Connection, Store
     from trax.store.audit import UndoableEntry
     from trax.worker.app_context import AppContext
@@ -36,7 +40,7 @@ class Groups:
 
     def __init__(self, context: AppContext) -> None:
         self._store = context.store
-        self._lists = RecordLists(context.store, groups.GROUPS, by_name=True)
+        self._lists = RecordLists(context.store, GROUPS, groups.GROUPS)
 
     async def update(
         self,
@@ -73,21 +77,17 @@ class Groups:
             raise await store.ask(_not_found, name)
         return found
 
-    async def list(
-        self, *, before: str | None = None, after: str | None = None, limit: int = 50, brief: bool = False
-    ) -> list[ManifestGroup]:
+    async def list(self, **keywords: Unpack[PageByName]) -> list[ManifestGroup]:
         """List groups by name. For the next page, pass the last name as `after`."""
-        return await self._lists.load_list(None, before=before, after=after, limit=limit, brief=brief)
+        return await self._lists.load_list(keywords)
 
-    async def page(
-        self, *, before: str | None = None, after: str | None = None, limit: int = 50, brief: bool = False
-    ) -> RecordPage[ManifestGroup]:
+    async def page(self, **keywords: Unpack[PageByName]) -> RecordPage[ManifestGroup]:
         """Like `list`, with cursors: `older` is for `before`, `newer` for `after`."""
-        return await self._lists.page(None, before=before, after=after, limit=limit, brief=brief)
+        return await self._lists.page(keywords)
 
     async def count(self, *, quick: bool = False) -> Count:
         """Count groups; those that contain only retired manifests are omitted, as in a list."""
-        return await self._lists.count(None, quick=quick)
+        return await self._lists.count({}, quick=quick)
 
 
 def restore(connection: Connection, store: Store, undoable: UndoableEntry, *, force: bool) -> int:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from trax.app.lists import check_filters, parse_choice
+from trax.app.lists import RecordLists
 from trax.engine import schedule, trigger
 from trax.engine.actor import record_audit
 from trax.engine.seed import seed, with_code_defaults
 from trax.engine.seed_groups import code_of
 from trax.engine.trigger import get_manifest, manifest_not_found, manifest_retired_conflict
 from trax.events import Topic
-from trax.records.listing import ChangedIds, ManifestFilter
-from trax.records.states import ScheduleType
+from trax.records.listing import ChangedIds
+from trax.records.nouns import MANIFESTS
 from trax.records.work_queue_entry import new_external_id
 from trax.schedule.builder import Declarations
-from trax.schedule.validate import DURATION, FLAG_OR_NONE, NAME, PAGE, check_names
+from trax.schedule.validate import DURATION, NAME
 from trax.store import dialect
 from trax.store.announce import announce
 from trax.store.manifests import manifest_due, manifest_rows
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from trax.records import Manifest, WorkQueueEntry
     from trax.records.listing import Count, RecordPage
+    from trax.records.nouns import ManifestFilter, ManifestKeywords
     from trax.records.schedule import Timing
     from trax.schedule.declaration import ScheduleKeywords, Timetable, When
     from trax.schedule.declare import ConfigureEach, Items
@@ -44,27 +45,12 @@ In = TypeVar("In")
 NOUN: Final = "manifest"
 
 
-class ManifestKeywords(TypedDict, total=False):
-    """Filters for manifests; an omitted one matches all.
-
-    `text` is part of the external id; `depends_on` is the parent's. Retired manifests are omitted, unless
-    `retired` is True (only those) or None (all).
-    """
-
-    group: str | None
-    train: str | None
-    enabled: bool | None
-    schedule_type: ScheduleType | str | None
-    depends_on: str | None
-    text: str | None
-    retired: bool | None
-
-
 class Manifests:
     """Declare manifests at run time, and operate them. Each call is one transaction."""
 
     def __init__(self, context: AppContext) -> None:
         self._store = context.store
+        self._lists = RecordLists(context.store, MANIFESTS, manifest_rows.MANIFESTS)
         self._parameters = context.parameters
         self._live = context.live
         self._declared = context.declarations
@@ -171,53 +157,28 @@ class Manifests:
         store = await self._store.open()
         return await store.ask(get_manifest, external_id)
 
-    async def list(
-        self,
-        *,
-        before: str | None = None,
-        after: str | None = None,
-        limit: int = 50,
-        brief: bool = False,
-        **filters: Unpack[ManifestKeywords],
-    ) -> list[Manifest]:
+    async def list(self, **keywords: Unpack[ManifestKeywords]) -> list[Manifest]:
         """List manifests by external id. For the next page, pass the last external id as `after`.
 
         Retired ones are omitted, unless `retired` is True (only those) or None (all). With `brief`, inputs
         are omitted.
         """
-        check_names(before=before, after=after)
-        found, size = _build_filter(filters), PAGE("limit", limit)
-        paging: dict[str, Any] = {"before": before, "after": after, "limit": size, "brief": brief}
-        store = await self._store.open()
-        return await store.ask(manifest_rows.load_list, found, **paging)
+        return await self._lists.load_list(keywords)
 
-    async def page(
-        self,
-        *,
-        before: str | None = None,
-        after: str | None = None,
-        limit: int = 50,
-        brief: bool = False,
-        **filters: Unpack[ManifestKeywords],
-    ) -> RecordPage[Manifest]:
+    async def page(self, **keywords: Unpack[ManifestKeywords]) -> RecordPage[Manifest]:
         """Like `list`, with cursors: `older` is for `before`, `newer` for `after`.
 
         With `brief`, inputs are omitted.
         """
-        check_names(before=before, after=after)
-        found, size = _build_filter(filters), PAGE("limit", limit)
-        store = await self._store.open()
-        return await store.ask(manifest_rows.page, found, before=before, after=after, limit=size, brief=brief)
+        return await self._lists.page(keywords)
 
-    async def count(self, *, quick: bool = False, **filters: Unpack[ManifestKeywords]) -> Count:
+    async def count(self, *, quick: bool = False, **filters: Unpack[ManifestFilter]) -> Count:
         """Count manifests: exact up to ten thousand, an estimate beyond.
 
         A filter without an index, such as a train, scans the whole table. A `quick` count reads a bounded
         number of rows, as a page does, and may be an estimate below ten thousand.
         """
-        found = _build_filter(filters)
-        store = await self._store.open()
-        return await store.ask(manifest_rows.count, found, quick=quick)
+        return await self._lists.count(filters, quick=quick)
 
     def _new_declarations(self) -> Declarations:
         return Declarations(self._parameters.input_writer)
@@ -232,16 +193,6 @@ class Manifests:
         NAME("external_id", external_id)
         store = await self._store.open()
         await store.call(_set_enabled, store, external_id, enabled=enabled)
-
-
-def _build_filter(filters: ManifestKeywords) -> ManifestFilter:
-    check_filters(filters, ManifestKeywords)
-    check_names(**{name: filters.get(name) for name in ("group", "train", "depends_on", "text")})
-    for name in ("enabled", "retired"):
-        FLAG_OR_NONE(name, filters.get(name))
-    kind = parse_choice(ScheduleType, filters.get("schedule_type"))
-    fields: dict[str, Any] = {**filters, "schedule_type": kind}
-    return ManifestFilter(**fields)
 
 
 def _check_trigger(external_id: str, delay: timedelta | None) -> None:

@@ -9,28 +9,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from trax.app.lists import RecordLists
 from trax.engine.actor import acting, record_audit
 from trax.errors import InvalidArgument, StoreError
 from trax.records.audit import Actor, Via
-from trax.records.listing import SessionFilter
-from trax.schedule.validate import ID_OR_NONE, PAGE, TEXT, check_names, validate_ids
+from trax.records.nouns import SESSIONS
+from trax.schedule.validate import TEXT, check_names, validate_ids
 from trax.store import web_sessions
 from trax.store.web_sessions import StoredSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
+    from typing import Unpack
 
     from trax.records.audit import NewWebSession, WebSession
     from trax.records.listing import Count, RecordPage
+    from trax.records.nouns import SessionFilter, SessionKeywords
     from trax.store import Connection, Store
     from trax.worker.app_context import AppContext
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 NOUN: Final = "session"
 LINK_LIFETIME: Final = timedelta(hours=1)
@@ -49,42 +50,21 @@ class Sessions:
 
     def __init__(self, context: AppContext) -> None:
         self._store = context.store
+        self._lists = RecordLists(context.store, SESSIONS, web_sessions.SESSIONS, needs_now=True)
         self.cache = SessionCache()
         self._failures = FailureBudget()
 
-    async def list(
-        self,
-        *,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 50,
-        brief: bool = False,
-        user: str | None = None,
-    ) -> list[WebSession]:
+    async def list(self, **keywords: Unpack[SessionKeywords]) -> list[WebSession]:
         """List sessions, newest first. For the next page, pass the last id as `before`."""
-        paging = _paging(before, after, limit, user, brief=brief)
-        store = await self._store.open()
-        return await store.ask(_query, store, web_sessions.SESSIONS.load_list, user, paging)
+        return await self._lists.load_list(keywords)
 
-    async def page(
-        self,
-        *,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 50,
-        brief: bool = False,
-        user: str | None = None,
-    ) -> RecordPage[WebSession]:
+    async def page(self, **keywords: Unpack[SessionKeywords]) -> RecordPage[WebSession]:
         """Like `list`, with cursors for the pages before and after."""
-        paging = _paging(before, after, limit, user, brief=brief)
-        store = await self._store.open()
-        return await store.ask(_query, store, web_sessions.SESSIONS.page, user, paging)
+        return await self._lists.page(keywords)
 
-    async def count(self, *, quick: bool = False, user: str | None = None) -> Count:
+    async def count(self, *, quick: bool = False, **filters: Unpack[SessionFilter]) -> Count:
         """Count sessions that have not expired."""
-        check_names(user=user)
-        store = await self._store.open()
-        return await store.ask(_query, store, web_sessions.SESSIONS.count, user, {"quick": quick})
+        return await self._lists.count(filters, quick=quick)
 
     async def end(self, ids: Iterable[int]) -> list[int]:
         """End these sessions; returns the ids of those that existed."""
@@ -260,21 +240,6 @@ def _load(connection: Connection, store: Store, key: str) -> _LoadedSession | No
     return (
         None if found is None else _LoadedSession(found, now - found.session.last_seen_at >= MARK_SEEN_EVERY)
     )
-
-
-def _paging(
-    before: int | None, after: int | None, limit: int, user: str | None, *, brief: bool
-) -> dict[str, Any]:
-    check_names(user=user)
-    before, after = ID_OR_NONE("before", before), ID_OR_NONE("after", after)
-    return {"before": before, "after": after, "limit": PAGE("limit", limit), "brief": brief}
-
-
-def _query(
-    connection: Connection, store: Store, query: Callable[..., T], user: str | None, keywords: dict[str, Any]
-) -> T:
-    wanted = SessionFilter(now=store.now(connection), user=user)
-    return query(connection, wanted, **keywords)
 
 
 async def _mark_seen(store: Store, session: WebSession, times: SessionTimes | None) -> None:

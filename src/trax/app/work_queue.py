@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING
 
-from trax.app.lists import RecordLists, check_filters, parse_choice
+from trax.app.lists import RecordLists
 from trax.engine.actor import record_audit
 from trax.engine.cancel import withdraw
 from trax.errors import NotFound
-from trax.records.listing import ChangedIds, EntryFilter, RecordPage
-from trax.records.states import Origin, QueueStatus
-from trax.schedule.validate import ID, check_names, validate_ids
+from trax.records.listing import ChangedIds, RecordPage
+from trax.records.nouns import ENTRIES
+from trax.schedule.validate import ID, validate_ids
 from trax.store.queue import queue_lists, work_queue
 from trax.worker.entry import QueuedEntry
 
@@ -20,20 +20,10 @@ if TYPE_CHECKING:
 
     from trax.records import WorkQueueEntry
     from trax.records.listing import Count
+    from trax.records.nouns import EntryFilter, EntryKeywords
     from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.worker.app_context import AppContext
-
-
-class EntryKeywords(TypedDict, total=False):
-    """Filters for entries; an omitted one matches all."""
-
-    external_id: str | None
-    status: QueueStatus | str | None
-    train: str | None
-    manifest: str | None
-    group: str | None
-    origin: Origin | str | None
 
 
 class WorkQueue:
@@ -41,7 +31,7 @@ class WorkQueue:
 
     def __init__(self, context: AppContext) -> None:
         self._store = context.store
-        self._lists = RecordLists(context.store, queue_lists.ENTRIES)
+        self._lists = RecordLists(context.store, ENTRIES, queue_lists.ENTRIES)
         self._live = context.live
         self._entry_waiter = context.entry_waiter
 
@@ -52,45 +42,26 @@ class WorkQueue:
             raise NotFound(f"there is no entry {entry_id} in the work queue")
         return self._with_waiter(found)
 
-    async def list(
-        self,
-        *,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 50,
-        brief: bool = False,
-        **filters: Unpack[EntryKeywords],
-    ) -> list[QueuedEntry]:
+    async def list(self, **keywords: Unpack[EntryKeywords]) -> list[QueuedEntry]:
         """List entries, newest first. For the next page, pass the last id as `before`.
 
         With `brief`, inputs are omitted.
         """
-        wanted = _build_filter(filters)
-        found = await self._lists.load_list(wanted, before=before, after=after, limit=limit, brief=brief)
-        return [self._with_waiter(entry) for entry in found]
+        return [self._with_waiter(entry) for entry in await self._lists.load_list(keywords)]
 
-    async def page(
-        self,
-        *,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 50,
-        brief: bool = False,
-        **filters: Unpack[EntryKeywords],
-    ) -> RecordPage[QueuedEntry]:
+    async def page(self, **keywords: Unpack[EntryKeywords]) -> RecordPage[QueuedEntry]:
         """Like `list`, with cursors for the pages before and after, at a bounded cost."""
-        wanted = _build_filter(filters)
-        found = await self._lists.page(wanted, before=before, after=after, limit=limit, brief=brief)
+        found = await self._lists.page(keywords)
         items = tuple(map(self._with_waiter, found.items))
         return RecordPage(items=items, older=found.older, newer=found.newer, complete=found.complete)
 
-    async def count(self, *, quick: bool = False, **filters: Unpack[EntryKeywords]) -> Count:
+    async def count(self, *, quick: bool = False, **filters: Unpack[EntryFilter]) -> Count:
         """Count entries: exact up to ten thousand, an estimate beyond.
 
         A filter without an index, such as a group, scans the whole table. A `quick` count reads a bounded
         number of rows, as a page does, and may be an estimate below ten thousand.
         """
-        return await self._lists.count(_build_filter(filters), quick=quick)
+        return await self._lists.count(filters, quick=quick)
 
     async def cancel(self, ids: Iterable[int]) -> ChangedIds:
         """Cancel these entries, where still queued; return the ids of those.
@@ -103,15 +74,6 @@ class WorkQueue:
 
     def _with_waiter(self, entry: WorkQueueEntry) -> QueuedEntry:
         return QueuedEntry(**entry.as_fields()).with_wait_function(self._entry_waiter)
-
-
-def _build_filter(filters: EntryKeywords) -> EntryFilter:
-    check_filters(filters, EntryKeywords)
-    check_names(**{name: filters.get(name) for name in ("external_id", "train", "manifest", "group")})
-    status = parse_choice(QueueStatus, filters.get("status"))
-    origin = parse_choice(Origin, filters.get("origin"))
-    values: dict[str, Any] = {**filters, "status": status, "origin": origin}
-    return EntryFilter(**values)
 
 
 def _withdraw(connection: Connection, store: Store, ids: list[int], settings: Settings) -> ChangedIds:

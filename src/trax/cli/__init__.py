@@ -32,6 +32,7 @@ importing/       read jobs of other schedulers
 Shared
 options.py       options of the commands that run or load an app
 operators.py     options and helpers of the commands that operate
+lists.py         the command `list` of a noun
 loading.py       load an app from `module:app` or `file.py:app`
 output.py        print records, tables and JSON
 """

@@ -2,69 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from trax.bounds import LONGEST_PAGE
+from trax.cli.lists import Since, Until, add_list
 from trax.cli.operators import (
     After,
     AsJson,
-    Before,
-    CountOnly,
     DatabaseUrl,
     Id,
-    Limit,
     Reason,
-    Since,
-    Until,
     moment_of,
     operate,
-    show_records,
 )
 from trax.cli.output import say, show_json_line, show_one
+from trax.records.nouns import AUDIT
 
 if TYPE_CHECKING:
     from trax.app.app import Trax
 
-LISTED: Final = ("id", "at", "actor", "via", "action", "ids", "count", "reason", "undone_by")
-
 audit = App(name="audit", help="List operators' changes, and undo them.")
 
 
-@audit.command(name="list")
-def list_(
-    *,
-    actor: Annotated[str | None, Parameter(help="Who made the change.")] = None,
-    action: Annotated[str | None, Parameter(help="An action, such as groups.update.")] = None,
-    noun: Annotated[str | None, Parameter(help="A kind of record, such as group.")] = None,
-    target: Annotated[str | None, Parameter(help="An id or name that was changed.")] = None,
-    since: Since = None,
-    until: Until = None,
-    before: Before = None,
-    after: After = None,
-    limit: Limit = 50,
-    count: CountOnly = False,
-    database_url: DatabaseUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """List audit entries, newest first."""
-    show_records(
-        "audit",
-        LISTED,
-        database_url,
-        count=count,
-        as_json=as_json,
-        before=before,
-        after=after,
-        limit=limit,
-        actor=actor,
-        action=action,
-        noun=noun,
-        target=target,
-        since=since,
-        until=until,
-    )
+add_list(audit, AUDIT)
 
 
 @audit.command

@@ -2,72 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from trax.cli.lists import add_list, parameter_of
 from trax.cli.operators import (
     PAGE_RANGE,
-    After,
     AsJson,
-    Before,
-    CountOnly,
     DatabaseUrl,
     Everything,
     Id,
     Ids,
-    LetterStatus,
     Limit,
-    OfManifest,
     Reason,
     Yes,
     confirm,
     operate,
-    show_records,
     usage_error,
 )
 from trax.cli.output import say, show_json, show_one, show_rows, single_line
+from trax.records.nouns import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from trax.app.app import Trax
     from trax.records import DeadLetter
 
-LISTED: Final = ("id", "train", "manifest", "status", "retry_count", "dead_lettered_at", "reason")
-
-Fingerprint = Annotated[
-    str | None, Parameter(help="All dead letters of this failure; `groups` lists fingerprints.")
-]
+Fingerprint = Annotated[str | None, parameter_of(DEAD_LETTERS.filters_by_name["fingerprint"])]
 
 dead_letters = App(name="dead-letters", help="List, requeue and acknowledge jobs whose last attempt failed.")
 
 
-@dead_letters.command(name="list")
-def list_(
-    *,
-    status: LetterStatus = None,
-    manifest: OfManifest = None,
-    fingerprint: Fingerprint = None,
-    before: Before = None,
-    after: After = None,
-    limit: Limit = 50,
-    count: CountOnly = False,
-    database_url: DatabaseUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """List dead letters, newest first."""
-    show_records(
-        "dead_letters",
-        LISTED,
-        database_url,
-        count=count,
-        as_json=as_json,
-        before=before,
-        after=after,
-        limit=limit,
-        status=status,
-        manifest=manifest,
-        fingerprint=fingerprint,
-    )
+add_list(dead_letters, DEAD_LETTERS)
 
 
 @dead_letters.command

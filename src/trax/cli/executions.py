@@ -8,84 +8,34 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
+from trax.cli.lists import add_list
 from trax.cli.operators import (
     ID_RANGE,
-    After,
     AsJson,
-    Before,
-    CountOnly,
     DatabaseUrl,
     Id,
     Ids,
     Limit,
-    OfGroup,
-    OfManifest,
-    OfTrain,
     Reason,
-    RunState,
-    Since,
-    Until,
     operate,
     report_cancelled,
-    show_records,
     usage_error,
 )
 from trax.cli.output import say, show_json, show_one
-from trax.records.states import ACTIVE, LogLevel, State
+from trax.records.nouns import EXECUTIONS, LOGS
+from trax.records.states import ACTIVE, State
 
 if TYPE_CHECKING:
     from trax.app.app import Trax
     from trax.records import LogLine, Metadata
 
-LISTED: Final = ("id", "train", "state", "manifest", "attempt", "created_at", "ended_at", "failure_reason")
-LINES: Final = ("id", "metadata_id", "created_at", "level", "message")
 POLL_SECONDS: Final = 0.5
 PAGE: Final = 1000
 
 executions = App(name="executions", help="List, cancel and rerun executions; read their logs.")
 
 
-@executions.command(name="list")
-def list_(
-    *,
-    state: RunState = None,
-    train: OfTrain = None,
-    manifest: OfManifest = None,
-    group: OfGroup = None,
-    parent_id: Annotated[
-        int | None, Parameter(help="Only runs that this run started.", validator=ID_RANGE)
-    ] = None,
-    external_id: Annotated[str | None, Parameter(help="The external id, or its beginning.")] = None,
-    since: Since = None,
-    until: Until = None,
-    admin: Annotated[bool, Parameter(negative=(), help="Include Trax's own administrative trains.")] = False,
-    before: Before = None,
-    after: After = None,
-    limit: Limit = 50,
-    count: CountOnly = False,
-    database_url: DatabaseUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """List executions, newest first."""
-    show_records(
-        "executions",
-        LISTED,
-        database_url,
-        count=count,
-        as_json=as_json,
-        before=before,
-        after=after,
-        limit=limit,
-        state=state,
-        train=train,
-        manifest=manifest,
-        group=group,
-        parent_id=parent_id,
-        external_id=external_id,
-        since=since,
-        until=until,
-        admin=admin,
-    )
+add_list(executions, EXECUTIONS)
 
 
 @executions.command
@@ -175,37 +125,7 @@ async def _follow_run(app: Trax, metadata_id: int, *, print_logs: bool) -> Metad
 logs_of_all = App(name="logs", help="List log lines of all executions.")
 
 
-@logs_of_all.command(name="list")
-def list_lines(
-    *,
-    level: Annotated[
-        LogLevel | None, Parameter(help="This level or higher.", name_transform=str.lower)
-    ] = None,
-    text: Annotated[str | None, Parameter(help="Only messages that contain this text.")] = None,
-    metadata_id: Annotated[
-        int | None, Parameter(help="Only lines of this execution.", validator=ID_RANGE)
-    ] = None,
-    before: Before = None,
-    after: After = None,
-    limit: Limit = 50,
-    count: CountOnly = False,
-    database_url: DatabaseUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """List log lines of all executions, newest first; `trax executions logs` prints those of one."""
-    show_records(
-        "logs",
-        LINES,
-        database_url,
-        count=count,
-        as_json=as_json,
-        before=before,
-        after=after,
-        limit=limit,
-        level=level,
-        text=text,
-        metadata_id=metadata_id,
-    )
+add_list(logs_of_all, LOGS, " `trax executions logs` prints those of one.")
 
 
 def _line(line: LogLine) -> str:

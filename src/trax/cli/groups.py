@@ -2,57 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from trax.cli.lists import add_list
 from trax.cli.operators import (
-    AfterName,
     AsJson,
-    BeforeName,
-    CountOnly,
     DatabaseUrl,
     GroupName,
-    Limit,
     Reason,
     Yes,
     confirm,
     operate,
     report_cancelled,
-    show_records,
     usage_error,
 )
 from trax.cli.output import say, show_one
+from trax.records.nouns import GROUPS
 
 if TYPE_CHECKING:
     from trax.app.app import Trax
 
-LISTED: Final = ("name", "priority", "max_active_jobs", "enabled")
-
 groups = App(name="groups", help="List and change groups: limits and priorities.")
 
 
-@groups.command(name="list")
-def list_(
-    *,
-    before: BeforeName = None,
-    after: AfterName = None,
-    limit: Limit = 50,
-    count: CountOnly = False,
-    database_url: DatabaseUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """List groups, sorted by name."""
-    show_records(
-        "groups",
-        LISTED,
-        database_url,
-        count=count,
-        as_json=as_json,
-        before=before,
-        after=after,
-        limit=limit,
-    )
+add_list(groups, GROUPS)
 
 
 @groups.command

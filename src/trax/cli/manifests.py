@@ -2,73 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from cyclopts import App
 
-from cyclopts import App, Parameter
-
+from trax.cli.lists import add_list
 from trax.cli.operators import (
-    AfterName,
     AsJson,
-    BeforeName,
-    CountOnly,
     DatabaseUrl,
     Delay,
     ExternalId,
-    Limit,
-    OfGroup,
-    OfTrain,
     Reason,
-    ScheduleKind,
     Yes,
     confirm,
     operate,
     report_cancelled,
-    show_records,
 )
 from trax.cli.output import say, show_one
-
-LISTED: Final = ("external_id", "train", "group", "schedule", "enabled", "failure_count", "next_due_at")
+from trax.records.nouns import MANIFESTS
 
 manifests = App(name="manifests", help="List and manage manifests: which train runs when.")
 
 
-@manifests.command(name="list")
-def list_(
-    *,
-    group: OfGroup = None,
-    train: OfTrain = None,
-    enabled: Annotated[
-        bool | None, Parameter(negative="--disabled", help="Only enabled, or only disabled ones.")
-    ] = None,
-    schedule_type: ScheduleKind = None,
-    depends_on: Annotated[str | None, Parameter(help="Only dependents of this manifest.")] = None,
-    text: Annotated[str | None, Parameter(help="Only external ids that contain this text.")] = None,
-    retired: Annotated[bool, Parameter(negative=(), help="List retired manifests instead.")] = False,
-    before: BeforeName = None,
-    after: AfterName = None,
-    limit: Limit = 50,
-    count: CountOnly = False,
-    database_url: DatabaseUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """List manifests, sorted by external id."""
-    show_records(
-        "manifests",
-        (*LISTED[:-1], "retired_at") if retired else LISTED,
-        database_url,
-        count=count,
-        as_json=as_json,
-        before=before,
-        after=after,
-        limit=limit,
-        group=group,
-        train=train,
-        enabled=enabled,
-        schedule_type=schedule_type,
-        depends_on=depends_on,
-        text=text,
-        retired=retired,
-    )
+add_list(manifests, MANIFESTS)
 
 
 @manifests.command

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 from cyclopts import CycloptsError, Parameter, Token, validators
 
 from trax.bounds import LARGEST_ID, LONGEST_PAGE, is_duration
-from trax.cli.output import say, show_json, show_list
+from trax.cli.output import say, show_json
 from trax.clock import DURATION_FORMS, parse_duration
 from trax.errors import SchemaNotMigrated
-from trax.records.states import DeadLetterStatus, Origin, QueueStatus, ScheduleType, State
 from trax.store.url import URL_VARIABLE, choose_url, has_no_file_yet
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ At = Annotated[
 ]
 
 
-def _parse_moment(_type: object, tokens: Sequence[Token]) -> datetime | timedelta:
+def parse_moment(_type: object, tokens: Sequence[Token]) -> datetime | timedelta:
     """A time, or how long ago."""
     text = tokens[0].value.strip()
     try:
@@ -96,54 +95,17 @@ def _parse_moment(_type: object, tokens: Sequence[Token]) -> datetime | timedelt
         ) from None
 
 
-def _check_duration(_type: object, value: datetime | timedelta | None) -> None:
+def check_duration(_type: object, value: datetime | timedelta | None) -> None:
     if isinstance(value, timedelta) and not is_duration(value):
         raise ValueError("It must be from 0 s to 68 years.")
 
 
-Since = Annotated[
-    datetime | timedelta | None,
-    Parameter(
-        help="Created at or after this time (UTC if no zone is given), or at most this long ago: 2h.",
-        converter=_parse_moment,
-        validator=_check_duration,
-    ),
-]
-Until = Annotated[
-    datetime | timedelta | None,
-    Parameter(
-        help="Created before this time, or longer ago than this.",
-        converter=_parse_moment,
-        validator=_check_duration,
-    ),
-]
 ID_RANGE: Final = validators.Number(gte=0, lte=LARGEST_ID)
-Before = Annotated[
-    int | None,
-    Parameter(help="Only lower ids. The next page is before the last id of this one.", validator=ID_RANGE),
-]
 After = Annotated[int | None, Parameter(help="Only higher ids: newer ones.", validator=ID_RANGE)]
-BeforeName = Annotated[str | None, Parameter("--before", help="Only names before this one.")]
-AfterName = Annotated[
-    str | None,
-    Parameter("--after", help="Only names after this one. The next page is after the last name of this one."),
-]
 Id = Annotated[int, Parameter(help="Its id.", validator=ID_RANGE)]
 Ids = Annotated[int, Parameter(name="IDS", help="Their ids.", validator=ID_RANGE)]
 ExternalId = Annotated[str, Parameter(help="The external id of the manifest.")]
 GroupName = Annotated[str, Parameter(help="The name of the group.")]
-OfTrain = Annotated[str | None, Parameter("--train", help="Only this train.")]
-OfManifest = Annotated[str | None, Parameter("--manifest", help="Only this manifest, by its external id.")]
-OfGroup = Annotated[str | None, Parameter("--group", help="Only this group.")]
-RunState = Annotated[State | None, Parameter(help="Only this state.", name_transform=str.lower)]
-EntryStatus = Annotated[QueueStatus | None, Parameter(help="Only this status.")]
-EntryOrigin = Annotated[Origin | None, Parameter(help="Only entries of this origin.")]
-LetterStatus = Annotated[
-    DeadLetterStatus | None, Parameter(help="Only this status.", name_transform=str.lower)
-]
-ScheduleKind = Annotated[
-    ScheduleType | None, Parameter("--schedule-type", help="Only this type.", name_transform=str.lower)
-]
 
 
 def operate(
@@ -165,39 +127,6 @@ def operate(
             return asyncio.run(_call(action, operated))
     finally:
         operated.close()
-
-
-def show_records(
-    noun: str,
-    columns: Sequence[str],
-    database_url: str | None,
-    /,
-    *,
-    count: bool,
-    as_json: bool,
-    before: int | str | None,
-    after: int | str | None,
-    limit: int,
-    **filters: Any,
-) -> None:
-    """Print a page of the records of a noun, or only their number."""
-
-    async def load(app: Trax) -> Any:
-        resource = getattr(app, noun)
-        for name in {"since", "until"} & filters.keys():
-            filters[name] = await moment_of(app, filters[name])
-        if count:
-            return await resource.count(**filters)
-        paging: dict[str, Any] = {"before": before, "after": after, "limit": limit, "brief": not as_json}
-        return await resource.list(**paging, **filters)
-
-    found = operate(database_url, load)
-    if not count:
-        show_list(found, columns, as_json=as_json)
-    elif as_json:
-        show_json({"count": found.number, "exact": found.exact})
-    else:
-        say(str(found))
 
 
 async def moment_of(app: Trax, value: datetime | timedelta | None) -> datetime | None:

@@ -5,37 +5,29 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from trax.bounds import load_json
+from trax.cli.lists import add_list
 from trax.cli.operators import (
-    After,
     AppOption,
     AsJson,
     At,
-    Before,
-    CountOnly,
     DatabaseUrl,
     Delay,
-    EntryOrigin,
-    EntryStatus,
     Id,
     Ids,
-    Limit,
-    OfGroup,
-    OfManifest,
-    OfTrain,
     Reason,
     TimeLimit,
     operate,
     report_cancelled,
-    show_records,
     usage_error,
 )
 from trax.cli.output import say, show_one, single_line
 from trax.errors import did_you_mean
+from trax.records.nouns import ENTRIES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,18 +35,6 @@ if TYPE_CHECKING:
     from trax.app.app import Trax
     from trax.engine.enqueue import QueueKeywords
     from trax.worker.entry import QueuedEntry
-
-LISTED: Final = (
-    "id",
-    "train",
-    "status",
-    "origin",
-    "priority",
-    "manifest",
-    "group",
-    "created_at",
-    "scheduled_at",
-)
 
 queue = App(name="queue", help="Add, list and cancel queued jobs.")
 
@@ -131,39 +111,7 @@ async def _load_train_warning(app: Trax, train: str) -> str | None:
     return f"train {train!r} is not known to any of {len(live)} live workers; the entry waits for one{hint}"
 
 
-@queue.command(name="list")
-def list_(
-    *,
-    status: EntryStatus = None,
-    train: OfTrain = None,
-    manifest: OfManifest = None,
-    group: OfGroup = None,
-    origin: EntryOrigin = None,
-    external_id: Annotated[str | None, Parameter(help="The external id.")] = None,
-    before: Before = None,
-    after: After = None,
-    limit: Limit = 50,
-    count: CountOnly = False,
-    database_url: DatabaseUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """List queue entries, newest first."""
-    show_records(
-        "work_queue",
-        LISTED,
-        database_url,
-        count=count,
-        as_json=as_json,
-        before=before,
-        after=after,
-        limit=limit,
-        status=status,
-        train=train,
-        manifest=manifest,
-        group=group,
-        origin=origin,
-        external_id=external_id,
-    )
+add_list(queue, ENTRIES)
 
 
 @queue.command

@@ -7,58 +7,32 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
+from trax.cli.lists import add_list, parameter_of
 from trax.cli.operators import (
-    After,
     AsJson,
-    Before,
-    CountOnly,
     DatabaseUrl,
     Everything,
     Ids,
-    Limit,
     Reason,
     Yes,
     acting_as_user,
     confirm,
     operate,
-    show_records,
     usage_error,
 )
 from trax.cli.output import say, show_json
+from trax.records.nouns import SESSIONS
 from trax.store.url import choose_url
 
-LISTED: Final = ("id", "user", "role", "means", "address", "created_at", "last_seen_at", "expires_at")
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 COMMAND: Final = ("sessions", "end")
 
-OfUser = Annotated[str | None, Parameter("--user", help="Only sessions of this user.")]
+OfUser = Annotated[str | None, parameter_of(SESSIONS.filters_by_name["user"])]
 
 sessions = App(name="sessions", help="List and end dashboard sessions; create sign-in links.")
 
 
-@sessions.command(name="list")
-def list_(
-    *,
-    user: OfUser = None,
-    before: Before = None,
-    after: After = None,
-    limit: Limit = 50,
-    count: CountOnly = False,
-    database_url: DatabaseUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """List dashboard sessions, newest first."""
-    show_records(
-        "sessions",
-        LISTED,
-        database_url,
-        count=count,
-        as_json=as_json,
-        before=before,
-        after=after,
-        limit=limit,
-        user=user,
-    )
+add_list(sessions, SESSIONS)
 
 
 @sessions.command

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from trax.cli.lists import add_list
 from trax.cli.operators import (
-    ID_RANGE,
     AppOption,
     AsJson,
-    CountOnly,
     DatabaseUrl,
     Id,
-    Limit,
     operate,
     require_database,
-    show_records,
 )
 from trax.cli.output import (
     as_mapping,
@@ -30,6 +27,7 @@ from trax.cli.output import (
 )
 from trax.clock import format_distance
 from trax.records.listing import COUNT_LIMIT
+from trax.records.nouns import WORKERS
 from trax.records.status import Status, problems
 
 if TYPE_CHECKING:
@@ -146,40 +144,10 @@ def why(
         say(reason.text)
 
 
-WORKERS: Final = (
-    *("worker.id", "worker.host", "worker.pid", "worker.app", "worker.kind", "worker.concurrency"),
-    *("running", "worker.heartbeat_at", "is_lost"),
-)
-
 workers = App(name="workers", help="List the processes that run jobs.")
 
 
-@workers.command(name="list")
-def list_(
-    *,
-    before: Annotated[int | None, Parameter(help="Only lower ids.", validator=ID_RANGE)] = None,
-    after: Annotated[
-        int | None,
-        Parameter(
-            help="Only higher ids. The next page is after the last id of this one.", validator=ID_RANGE
-        ),
-    ] = None,
-    limit: Limit = 50,
-    count: CountOnly = False,
-    database_url: DatabaseUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """List workers, sorted by id. One whose heartbeat is late is lost."""
-    show_records(
-        "workers",
-        WORKERS,
-        database_url,
-        count=count,
-        as_json=as_json,
-        before=before,
-        after=after,
-        limit=limit,
-    )
+add_list(workers, WORKERS)
 
 
 @workers.command

@@ -6,7 +6,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from trax.cli.operators import AsJson, DatabaseUrl, Since, Until, require_database
+from trax.cli.lists import Since, Until  # noqa: TC001 - cyclopts reads them
+from trax.cli.operators import AsJson, DatabaseUrl, require_database
 from trax.cli.output import as_mapping, say, show_json, show_rows
 from trax.errors import count_noun
 

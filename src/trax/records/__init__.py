@@ -9,7 +9,8 @@ result.py            the result of a run, for its manifest
 dead_letter.py       dead letters, and fingerprints of failures
 worker.py            registered processes and their heartbeats
 audit.py             actors, what they changed, and sessions of the dashboard
-listing.py           pages, counts and filters of lists
+listing.py           pages and counts of lists, and ids that a verb changed
+nouns.py             what can be listed: the filters and columns of each noun
 stats.py             totals of ended runs, and numbers of the dashboard
 status.py            status, health, problems, reasons, findings
 verification.py      the result of `trax verify`

@@ -1,12 +1,9 @@
-"""Pages and counts of lists, and the filters of each kind of record."""
+"""Pages and counts of lists, and the ids that a verb changed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
-
-from trax.records.states import DeadLetterStatus, LogLevel, Origin, QueueStatus, ScheduleType, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -93,87 +90,3 @@ class ChangedIds(int):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._ids,)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter:
-    """Filter of runs. `since` and `until` apply to `created_at`; `external_id` may be a prefix.
-
-    Runs of administrative trains are left out, unless `admin` is true or `train` names one.
-    """
-
-    state: State | None = None
-    train: str | None = None
-    manifest: str | None = None
-    group: str | None = None
-    parent_id: int | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    external_id: str | None = None
-    admin: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryFilter:
-    """Filter of entries of the work queue."""
-
-    external_id: str | None = None
-    status: QueueStatus | None = None
-    train: str | None = None
-    manifest: str | None = None
-    group: str | None = None
-    origin: Origin | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFilter:
-    """Filter of log lines: of this `level` or higher, of one run, with this `text` in the message."""
-
-    level: LogLevel | None = None
-    text: str | None = None
-    metadata_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestFilter:
-    """Filter of manifests: `text` is part of the external id, `depends_on` is the parent.
-
-    Retired manifests are left out, unless `retired` is True (only those) or None (all).
-    """
-
-    group: str | None = None
-    train: str | None = None
-    enabled: bool | None = None
-    schedule_type: ScheduleType | None = None
-    depends_on: str | None = None
-    text: str | None = None
-    retired: bool | None = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetterFilter:
-    """Filter of dead letters; a `fingerprint` is one kind of failure."""
-
-    status: DeadLetterStatus | None = None
-    manifest: str | None = None
-    fingerprint: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionFilter:
-    """Filter of dashboard sessions: those of one user, not expired at this time."""
-
-    now: datetime
-    user: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditFilter:
-    """Filter of audit entries. `target` is the id or name of an affected record."""
-
-    actor: str | None = None
-    action: str | None = None
-    noun: str | None = None
-    target: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from trax.bounds import (
     LARGEST_COUNT,
@@ -21,9 +21,6 @@ from trax.bounds import (
 )
 from trax.errors import InvalidArgument
 from trax.train import Retry
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +91,7 @@ NAME: Final = Requirement(
     f"text of at most {LONGEST_NAME} characters",
     lambda value: isinstance(value, str) and len(value) <= LONGEST_NAME,
 )
+NAME_OR_NONE: Final = Requirement(NAME.expected, lambda value: value is None or NAME.is_valid(value))
 ID_OR_NAME: Final = Requirement(
     f"{ID_DESCRIPTION}, or text of at most {LONGEST_NAME} characters",
     lambda value: is_id(value) or NAME.is_valid(value),
@@ -102,6 +100,7 @@ WHOLE: Final = Requirement(
     "a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)
 )
 MOMENT: Final = Requirement(f"{MOMENT_TEXT}, such as datetime.now(UTC)", is_moment)
+MOMENT_OR_NONE: Final = Requirement(MOMENT.expected, lambda value: value is None or is_moment(value))
 MOMENT_OR_AGO: Final = Requirement(
     f"{MOMENT_TEXT}, or a timedelta before now, or None",
     lambda value: value is None or is_moment(value) or is_duration(value),
@@ -114,13 +113,6 @@ def validate_ids(ids: Iterable[int]) -> list[int]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidArgument("ids", "a list of whole numbers", given)
     return list(dict.fromkeys(ID("each of the ids", one) for one in cast("Iterable[Any]", given)))
-
-
-def check_moments(**moments: datetime | None) -> None:
-    """Validate datetimes given by keyword; None is allowed. The keyword is the name in the error."""
-    for place, moment in moments.items():
-        if moment is not None:
-            MOMENT(place, moment)
 
 
 def check_names(**names: Any) -> None:

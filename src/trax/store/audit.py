@@ -9,7 +9,7 @@ from sqlalchemy import Text, and_, cast, delete, func, insert, select, update
 
 from trax.records.audit import DECLARED_SETTINGS, MAX_IDS, RETENTION, AuditEntry, Via, to_stored_json
 from trax.store.dialect import is_sqlite
-from trax.store.listing import RecordQuery, Search
+from trax.store.listing import RecordQuery, Search, equal_to, period_conditions
 from trax.store.schema import tables
 from trax.store.types import parse_json, parse_list, storable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from trax.records.audit import Actor, NewAudit
-    from trax.records.listing import AuditFilter
+    from trax.records.nouns import AuditFilter
 
 PURGE_BATCH: Final = 10_000
 
@@ -114,22 +114,14 @@ def _select_records(connection: Connection) -> Select[Any]:
     return select(tables(connection).audit)
 
 
-def _search(connection: Connection, audit_filter: AuditFilter) -> Search:
+def _search(connection: Connection, filters: AuditFilter) -> Search:
     audit = tables(connection).audit
-    equal = {
-        audit.c.actor: audit_filter.actor,
-        audit.c.action: audit_filter.action,
-        audit.c.noun: audit_filter.noun,
-    }
-    conditions: list[ColumnElement[bool]] = [
-        column == value for column, value in equal.items() if value is not None
+    conditions = [
+        *equal_to(audit, filters, "actor", "action", "noun"),
+        *period_conditions(audit.c.at, filters),
     ]
-    if audit_filter.since is not None:
-        conditions.append(audit.c.at >= audit_filter.since)
-    if audit_filter.until is not None:
-        conditions.append(audit.c.at < audit_filter.until)
-    if audit_filter.target is not None:
-        conditions.append(_concerns(connection, audit_filter.target))
+    if (target := filters.get("target")) is not None:
+        conditions.append(_concerns(connection, target))
     return Search(table=audit, unindexed=conditions)
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Integer, bindparam, case, delete, func, insert, literal, 
 from trax.records.dead_letter import DeadLetter, DeadLetterGroup, fingerprint
 from trax.records.states import DeadLetterStatus, State
 from trax.store.dialect import among, document, documents, id_document, ids_of, rows_of
-from trax.store.listing import RecordQuery, Search, estimate_index_rows, manifest_id, shorten
+from trax.store.listing import RecordQuery, Search, equal_to, estimate_index_rows, manifest_id, shorten
 from trax.store.schema import tables, tables_for
 from trax.store.types import BigId, Utc, parse_json, sql_literal, storable
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Insert, Row, Select, Table
 
-    from trax.records.listing import LetterFilter
+    from trax.records.nouns import LetterFilter
 
 
 MAX_REASON_CHARACTERS: Final = 1_000
@@ -271,22 +271,20 @@ def _select_failed_inputs(dialect: str) -> Select[*tuple[Any, ...]]:
     )
 
 
-def _search(connection: Connection, letter_filter: LetterFilter) -> Search:
-    letter = tables(connection).dead_letter
-    is_awaiting = letter_filter.status is DeadLetterStatus.AWAITING_INTERVENTION
+def _search(connection: Connection, filters: LetterFilter) -> Search:
+    letter, status = tables(connection).dead_letter, filters.get("status")
+    is_awaiting = status == DeadLetterStatus.AWAITING_INTERVENTION
     search = Search(table=letter)
     if is_awaiting:
         total = partial(estimate_index_rows, connection, letter, "dead_letter_awaiting_idx", AWAITING)
         search = replace(search, indexed=(cast("ColumnElement[bool]", text(AWAITING)),), total=total)
-    elif letter_filter.status is not None:
-        search = replace(search, unindexed=(letter.c.status == sql_literal(letter_filter.status),))
-    if letter_filter.fingerprint is not None:
-        is_same = letter.c.fingerprint == letter_filter.fingerprint
-        search = (
-            search.narrow(is_same) if is_awaiting else replace(search, unindexed=(*search.unindexed, is_same))
-        )
-    if letter_filter.manifest is not None:
-        search = search.narrow(letter.c.manifest_id == manifest_id(connection, letter_filter.manifest))
+    elif status is not None:
+        search = replace(search, unindexed=(letter.c.status == sql_literal(DeadLetterStatus(status)),))
+    if is_same := equal_to(letter, filters, "fingerprint"):
+        others = (*search.unindexed, *is_same)
+        search = search.narrow(*is_same) if is_awaiting else replace(search, unindexed=others)
+    if (manifest := filters.get("manifest")) is not None:
+        search = search.narrow(letter.c.manifest_id == manifest_id(connection, manifest))
     return search
 
 

@@ -324,14 +324,19 @@ class RecordQuery(Generic[F, T]):
             page_keys = page_of(connection, search, below=before, above=after, limit=limit)
         if not page_keys.keys:
             return build_page(page_keys, dict[int, T]())
+        page = build_page(page_keys, self.load_by_keys(connection, search, page_keys.keys, brief=brief))
+        return replace(page, items=page.items[::-1]) if self.ascending else page
+
+    def load_by_keys(
+        self, connection: Connection, search: Search, keys: Sequence[Any], *, brief: bool
+    ) -> Mapping[Any, T]:
         query = self._records(connection, brief=brief)
         if search.key == "id":
             query = query.where(among(connection, search.keys))
-            rows = connection.execute(query, {"ids": id_document(page_keys.keys)})
+            rows = connection.execute(query, {"ids": id_document(keys)})
         else:
-            rows = connection.execute(query.where(search.keys.in_(page_keys.keys)))
-        page = build_page(page_keys, {getattr(row, search.key): self.record(row) for row in rows})
-        return replace(page, items=page.items[::-1]) if self.ascending else page
+            rows = connection.execute(query.where(search.keys.in_(keys)))
+        return {getattr(row, search.key): self.record(row) for row in rows}
 
     def load_list(
         self,
@@ -373,6 +378,20 @@ def _shorten_column(column: ColumnElement[Any]) -> ColumnElement[Any]:
     if name in OMITTED_COLUMNS:
         return null().label(name)
     return func.substr(column, 1, MAX_CHARACTERS).label(name) if name in SHORTENED_COLUMNS else column
+
+
+def equal_to(table: Table, filters: Mapping[str, Any], *names: str) -> list[ColumnElement[bool]]:
+    """The conditions of filters whose value a column must have."""
+    return [table.c[name] == filters[name] for name in names if filters.get(name) is not None]
+
+
+def period_conditions(column: ColumnElement[Any], filters: Mapping[str, Any]) -> list[ColumnElement[bool]]:
+    """The conditions of the filters `since` and `until`."""
+    since, until = filters.get("since"), filters.get("until")
+    return [
+        *([] if since is None else [column >= since]),
+        *([] if until is None else [column < until]),
+    ]
 
 
 def manifest_id(connection: Connection, external_id: str) -> ScalarSelect[int]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import and_, delete, insert, or_, select, update
 
 from trax.records.audit import SignIn, WebSession
+from trax.records.nouns import SessionFilter
 from trax.store import dialect
 from trax.store.dialect import among, id_document
-from trax.store.listing import RecordQuery, Search
+from trax.store.listing import RecordQuery, Search, equal_to
 from trax.store.schema import tables
 from trax.store.types import storable
 
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime, timedelta
 
-    from sqlalchemy import ColumnElement, Connection, Row, Select
+    from sqlalchemy import Connection, Row, Select
 
     from trax.records.audit import NewWebSession
-    from trax.records.listing import SessionFilter
 
 
 class StoredSession(NamedTuple):
@@ -122,12 +122,16 @@ def _select_records(connection: Connection) -> Select[Any]:
     return select(tables(connection).web_session)
 
 
-def _search(connection: Connection, session_filter: SessionFilter) -> Search:
+class CurrentSessions(SessionFilter):
+    """Filters for sessions that have not expired `now`."""
+
+    now: datetime
+
+
+def _search(connection: Connection, filters: CurrentSessions) -> Search:
     session = tables(connection).web_session
-    conditions: list[ColumnElement[bool]] = [session.c.expires_at > session_filter.now]
-    if session_filter.user is not None:
-        conditions.append(session.c.user == session_filter.user)
-    return Search(table=session, unindexed=conditions)
+    is_current = session.c.expires_at > filters["now"]
+    return Search(table=session, unindexed=[is_current, *equal_to(session, filters, "user")])
 
 
 SESSIONS: Final = RecordQuery(search=_search, records=_select_records, record=_record)

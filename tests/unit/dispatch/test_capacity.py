@@ -55,7 +55,7 @@ def test_the_table_of_situations(capacity: Capacity, entries: list[Entry], expec
     assert names(capacity, entries) == expected.split()
 
 
-def test_an_entry_without_a_group_takes_of_the_whole() -> None:
+def test_an_entry_without_a_group_counts_against_the_total() -> None:
     capacity = Capacity(limit=2, limits={A: 5})
 
     assert names(capacity, queued(None, 1, "m"), queued(A, 3, "A")) == ["m1", "A1"]
@@ -72,7 +72,7 @@ ENTRIES = st.lists(st.builds(Entry, st.just("x"), st.none() | st.integers(1, 4))
     active_by_group=st.dictionaries(st.integers(1, 4), st.integers(0, 5)),
     entries=ENTRIES,
 )
-def test_no_limit_is_ever_exceeded_and_no_room_is_left_that_someone_could_use(
+def test_no_limit_is_exceeded_and_no_usable_capacity_is_left(
     limit: int | None,
     active: int,
     limits: dict[int, int],

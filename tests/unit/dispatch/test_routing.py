@@ -26,7 +26,7 @@ def a_train(name: str = "work", **options: Any) -> Train[Any, Any]:
     return train_of(work, name, **options)
 
 
-def test_what_nobody_routed_is_local() -> None:
+def test_a_train_without_a_route_is_local() -> None:
     assert Submitters().build_routing([a_train()]).submitter_of("work") == LOCAL
 
 
@@ -99,7 +99,7 @@ def test_a_route_against_the_train_s_own_word_is_refused() -> None:
         submitters.check([a_train(submitter="cloud")])
 
 
-def test_a_name_that_is_nobody_s_is_refused_with_those_there_are() -> None:
+def test_an_unknown_submitter_is_refused_with_the_known_ones() -> None:
     submitters = Submitters()
     submitters.add(Remote("cluster"))
 
@@ -109,7 +109,7 @@ def test_a_name_that_is_nobody_s_is_refused_with_those_there_are() -> None:
         submitters.check([a_train(submitter="clutser")])
 
 
-def test_a_default_that_is_nobody_s_is_refused() -> None:
+def test_an_unknown_default_submitter_is_refused() -> None:
     submitters = Submitters()
     submitters.default = "cluster"
 
@@ -125,7 +125,7 @@ def test_two_submitters_cannot_have_one_name() -> None:
         submitters.add(Remote("cluster"))
 
 
-def test_the_name_of_our_own_workers_is_taken() -> None:
+def test_the_name_of_the_local_workers_is_reserved() -> None:
     with pytest.raises(DefinitionError, match="is reserved for Trax's own workers"):
         Submitters().add(Remote(LOCAL))
 

@@ -75,19 +75,19 @@ def test_misfires_and_instances_become_options(jobs: dict[str, ImportedJob]) -> 
     assert "a run up to 60 s late still runs; in APScheduler up to 1 s" in position.remarks
 
 
-def test_what_is_paused_is_not_enabled(jobs: dict[str, ImportedJob]) -> None:
+def test_a_paused_job_is_not_enabled(jobs: dict[str, ImportedJob]) -> None:
     assert jobs["position"].options["enabled"] is False
     assert "it is paused in APScheduler" in jobs["position"].remarks
     assert "enabled" not in jobs["report"].options
 
 
-def test_what_cannot_be_translated_is_kept_to_be_started_by_hand(jobs: dict[str, ImportedJob]) -> None:
+def test_an_untranslatable_trigger_becomes_on_demand(jobs: dict[str, ImportedJob]) -> None:
     assert (jobs["either"].when, jobs["week"].when) == (None, None)
     assert jobs["either"].remarks[0] == "OrTrigger cannot be converted; runs on demand only"
     assert "cron has no field for the week (7)" in jobs["week"].remarks[0]
 
 
-def test_an_end_is_told(jobs: dict[str, ImportedJob]) -> None:
+def test_an_end_date_is_remarked(jobs: dict[str, ImportedJob]) -> None:
     assert "it ends on 2030-01-01 00:00:00+01:00" in " ".join(jobs["thirteenth"].remarks)
 
 
@@ -149,7 +149,7 @@ def test_notes_remember_and_do_nothing() -> None:
     assert called["who"].origin == f"{__name__}:Trigger"
 
 
-def test_a_pickle_that_is_too_large_is_not_looked_into() -> None:
+def test_an_oversized_pickle_is_not_read() -> None:
     with pytest.raises(DefinitionError, match="is too large"):
         parse_pickle(b"x" * (LONGEST + 1))
 

@@ -45,7 +45,7 @@ def test_a_crontab_runs_when_celery_would_run_it(said: Any, expression: str) -> 
     assert (one.agrees, one.verdict) == (True, "10 of 10 agree")
 
 
-def test_days_that_must_meet_are_said_by_excluding_the_others() -> None:
+def test_days_that_must_both_match_become_an_exclusion() -> None:
     one = read(crontab(minute=0, hour=1, day_of_month="13", day_of_week="fri"))
 
     assert one.job.when == Cron("0 1 13 * *", "Europe/Berlin")
@@ -84,7 +84,7 @@ def sunset() -> Any:
 
 
 @pytest.mark.parametrize(("said", "why"), [(sunset(), "sunrise"), (Moody(60), "its own code")])
-def test_what_cannot_be_translated_is_kept_to_be_started_by_hand(said: Any, why: str) -> None:
+def test_an_untranslatable_schedule_becomes_on_demand(said: Any, why: str) -> None:
     one = read(said)
 
     assert (one.job.when, one.verdict) == (None, "on demand only")
@@ -125,14 +125,14 @@ def test_the_time_limit_of_a_task_is_the_timeout(
     assert one.remarks == ()
 
 
-def test_an_entry_that_cannot_be_read_is_kept_to_be_started_by_hand() -> None:
+def test_an_unreadable_entry_becomes_on_demand() -> None:
     found = list(read_beat({"odd": {"schedule": 60}, "fine": {"task": "t", "schedule": 60}}, NOW))
 
     assert [(one.external_id, one.when is None) for one in found] == [("odd", True), ("fine", False)]
     assert "cannot be read (KeyError('task'))" in found[0].remarks[0]
 
 
-def test_arguments_that_are_no_plain_data_are_told() -> None:
+def test_arguments_that_are_no_plain_data_are_remarked() -> None:
     one = read(60, args=(object(),)).job
 
     assert one.input is None
@@ -156,6 +156,6 @@ def test_a_schedule_may_be_given_without_its_app() -> None:
     assert one.when == Cron("0 3 * * *", "UTC")
 
 
-def test_what_is_neither_is_refused() -> None:
+def test_an_object_that_is_neither_app_nor_schedule_is_refused() -> None:
     with pytest.raises(DefinitionError, match="42 is neither a Celery app nor a beat_schedule"):
         list(read_beat(42, NOW))

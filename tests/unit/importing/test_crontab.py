@@ -54,14 +54,14 @@ def numbers(first: int, last: int) -> st.SearchStrategy[str]:
 
 
 @given(st.tuples(numbers(0, 59), numbers(0, 23), numbers(1, 28), numbers(1, 12), numbers(0, 7)))
-def test_whatever_a_line_says_both_sides_agree(fields: tuple[str, ...]) -> None:
+def test_any_crontab_line_has_the_same_occurrences_on_both_sides(fields: tuple[str, ...]) -> None:
     (one,) = compare(read(f"{' '.join(fields)} x", zone="UTC"), NOW)
 
     assert one.job.theirs == one.ours
     assert all(earlier < later for earlier, later in pairwise(one.ours))
 
 
-def test_what_is_assigned_counts_for_the_lines_below() -> None:
+def test_an_assignment_applies_to_the_lines_below() -> None:
     first, second = read(
         """
         # nightly
@@ -78,7 +78,7 @@ def test_what_is_assigned_counts_for_the_lines_below() -> None:
     assert second.input == Command("two", None, {"PATH": "/bin:/usr/bin"})
 
 
-def test_what_follows_a_percent_sign_is_the_commands_input() -> None:
+def test_text_after_a_percent_sign_is_the_input_of_the_command() -> None:
     (one,) = read(r"0 9 * * * mail -s '5\% off' ops%Hello%World")
 
     assert one.input == Command("mail -s '5% off' ops", "Hello\nWorld\n")
@@ -91,7 +91,7 @@ def test_a_line_of_the_system_names_its_user() -> None:
     assert "cron runs it as root; Trax runs it as the user of the worker" in one.remarks
 
 
-def test_what_is_no_time_of_the_clock_is_to_be_started_by_hand() -> None:
+def test_a_line_without_a_clock_time_becomes_on_demand() -> None:
     reboot, chance = compare(read("@reboot start\n0~30 2 * * * pick"), NOW)
 
     assert (reboot.verdict, reboot.ours) == ("on demand only", ())
@@ -100,7 +100,7 @@ def test_what_is_no_time_of_the_clock_is_to_be_started_by_hand() -> None:
     assert "random time" in chance.job.remarks[0]
 
 
-def test_two_days_are_either_of_them_and_that_is_said() -> None:
+def test_two_day_fields_match_either_and_are_remarked() -> None:
     either, both = read("0 9 13 * fri x\n0 9 13 * * x")
 
     assert "not only if both match" in either.remarks[0]
@@ -123,7 +123,7 @@ def test_a_line_that_cron_would_refuse_is_named(line: str, reason: str) -> None:
     assert reason in str(refused.value)
 
 
-def test_all_lines_that_cron_would_refuse_are_told_at_once() -> None:
+def test_all_lines_that_cron_would_refuse_are_reported_at_once() -> None:
     with pytest.raises(DefinitionError) as refused:
         read("0 25 * * * x\n0 1 * * * fine\n@dayly x\n0 1 * *\n")
 
@@ -132,7 +132,7 @@ def test_all_lines_that_cron_would_refuse_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("line", ["0 0 30 2 * x", "0 0 31 4,jun * x", "0 0 31 2 */2 x"])
-def test_a_line_that_never_runs_is_told_and_the_others_are_read(line: str) -> None:
+def test_a_line_that_never_runs_is_remarked_and_the_others_are_read(line: str) -> None:
     never, fine = compare(read(f"# first\n{line}\n0 1 * * * fine"), NOW)
 
     assert (never.job.when, never.verdict, never.ours) == (None, "on demand only", ())
@@ -140,7 +140,7 @@ def test_a_line_that_never_runs_is_told_and_the_others_are_read(line: str) -> No
     assert fine.verdict == "10 of 10 agree"
 
 
-def test_ids_are_told_apart_and_can_be_typed() -> None:
+def test_ids_are_unique_and_can_be_typed() -> None:
     found = with_unique_ids(
         read("0 1 * * * /opt/back up.sh\n0 2 * * * /opt/back up.sh\n0 3 * * * cd /srv && ./go now")
     )

@@ -32,7 +32,7 @@ def first(expression: str, count: int, after: str = "2027-03-01 00:00") -> list[
         ("0 0 1-31/2 * mon", ["Wed 03", "Fri 05", "Sun 07", "Mon 08"]),
     ],
 )
-def test_of_two_day_fields_either_must_match_and_both_if_one_begins_with_a_star(
+def test_either_of_two_day_fields_matches_and_both_if_one_begins_with_a_star(
     expression: str, days: list[str]
 ) -> None:
     assert [moment[:6] for moment in first(expression, 4, after="2027-03-01 12:00")] == days
@@ -60,7 +60,7 @@ def test_the_helpers_write_the_expression(written: Cron, expression: str) -> Non
     assert written == Cron(expression)
 
 
-def test_the_helpers_take_a_zone_and_a_variance() -> None:
+def test_the_helpers_accept_a_zone_and_a_variance() -> None:
     minute = timedelta(minutes=1)
 
     assert cron.daily(3, tz="Europe/Berlin", variance=minute) == Cron("0 3 * * *", "Europe/Berlin", 60)
@@ -144,7 +144,7 @@ def test_a_range_that_runs_over_the_end_is_the_list_it_means(wrapped: str, list_
         ("9" * 2000 + " * * * *", "cron expression '999.*it has 2008 characters"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_reason(text: str, message: str) -> None:
+def test_an_unreadable_expression_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         cron(text)
 

@@ -1,4 +1,4 @@
-"""What happens to a manifest the manager looks at, as tables of values."""
+"""Decisions of the manager about a manifest, as tables of values."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def dependent(success: datetime | None, *, is_open: bool = True, **changes: Any)
     return standing(timing | changes.pop("timing", {}), parent=parent, **changes)
 
 
-def test_what_is_due_is_queued_for_its_occurrence_with_its_groups_priority() -> None:
+def test_a_due_manifest_is_queued_for_its_occurrence_with_the_priority_of_its_group() -> None:
     assert decide(STANDING, RULES, TEN) == DUE
 
 
@@ -84,7 +84,7 @@ def test_what_is_due_is_queued_for_its_occurrence_with_its_groups_priority() -> 
         ({"group_enabled": False, "failure_count": 1}, "its group is disabled"),
     ],
 )
-def test_what_is_guarded_rests(changes: dict[str, Any], reason: str) -> None:
+def test_a_guarded_manifest_rests(changes: dict[str, Any], reason: str) -> None:
     assert decide(standing(**changes), RULES, TEN) == ToRest(reason)
 
 
@@ -99,7 +99,7 @@ def test_a_row_with_values_that_cannot_be_used_is_checked_again_later() -> None:
 
 @pytest.mark.parametrize("kind", [ScheduleType.NONE, ScheduleType.ON_DEMAND, ScheduleType.DORMANT_DEPENDENT])
 @pytest.mark.parametrize("changes", [{}, {"failure_count": 2, "attempt_cancelled": True}])
-def test_what_is_started_by_hand_rests(kind: ScheduleType, changes: dict[str, Any]) -> None:
+def test_an_on_demand_manifest_rests(kind: ScheduleType, changes: dict[str, Any]) -> None:
     manifest = standing({"schedule_type": kind, "schedule": None}, **changes)
 
     assert decide(manifest, RULES, TEN) == ToRest(
@@ -115,9 +115,7 @@ def test_what_is_started_by_hand_rests(kind: ScheduleType, changes: dict[str, An
         (ScheduleType.DORMANT_DEPENDENT, 19, TEN + 10 * MINUTE),
     ],
 )
-def test_what_was_started_by_hand_and_failed_is_tried_again(
-    kind: ScheduleType, priority: int, start: datetime
-) -> None:
+def test_a_failed_on_demand_manifest_is_retried(kind: ScheduleType, priority: int, start: datetime) -> None:
     """An exclusion concerns what starts by itself, as a retry does; what runs after another does not."""
     of_before = {"last_scheduled_for": TEN - MINUTE, "exclusions": (LUNCH,)}
     manifest = standing({"schedule_type": kind, "schedule": None} | of_before, failure_count=2)
@@ -158,7 +156,7 @@ def test_time_decides_what_runs_by_time(timing: dict[str, Any], decision: object
         (4, 3, True),
     ],
 )
-def test_it_gives_up_at_max_retries_but_never_without_a_failure(
+def test_a_manifest_gives_up_at_max_retries_but_never_without_a_failure(
     failures: int, max_retries: int, gives_up: bool
 ) -> None:
     manifest = standing(failure_count=failures, max_retries=max_retries)
@@ -179,7 +177,7 @@ def test_a_dead_letter_states_both_numbers(failures: int, reason: str) -> None:
     assert decide(manifest, RULES, TEN) == ToDeadLetter(reason, failures)
 
 
-def test_what_trying_again_would_not_help_gives_up_with_the_failures_it_really_had() -> None:
+def test_a_final_error_gives_up_with_the_actual_number_of_failures() -> None:
     manifest = standing(failure_count=1, max_retries=3, gave_up_reason="it is not retried")
 
     assert decide(manifest, RULES, TEN) == ToDeadLetter("failed once; it is not retried", 1)
@@ -215,7 +213,7 @@ def test_waits_follow_the_failures_in_a_row_however_they_are_counted() -> None:
 @pytest.mark.parametrize(
     "changes", [{"group_enabled": False}, {"has_queued_entry": True}, {"active_runs": 1}], ids=str
 )
-def test_what_holds_back_a_run_does_not_keep_it_from_giving_up(changes: dict[str, Any]) -> None:
+def test_a_manifest_that_is_held_back_can_still_give_up(changes: dict[str, Any]) -> None:
     manifest = standing(failure_count=3, **changes)
 
     assert isinstance(decide(manifest, RULES, TEN), ToDeadLetter)
@@ -247,7 +245,7 @@ def test_a_retry_waits_for_a_moment_set_beforehand() -> None:
 
 
 @pytest.mark.parametrize("retry_at", [TEN - MINUTE, TEN, TEN + 90 * MINUTE])
-def test_a_run_that_says_when_to_try_again_is_believed(retry_at: datetime) -> None:
+def test_a_retry_time_requested_by_the_run_is_used(retry_at: datetime) -> None:
     decision = decide(standing(failure_count=1, retry_at=retry_at), RULES, TEN)
 
     assert isinstance(decision, ToEnqueue)
@@ -299,7 +297,7 @@ ELEVEN = TEN + 60 * MINUTE
         ({"retry_at": ELEVEN + MINUTE}, ELEVEN + MINUTE),
     ],
 )
-def test_a_wait_that_ends_in_an_exclusion_goes_on_to_its_end(
+def test_a_wait_that_ends_in_an_exclusion_lasts_until_its_end(
     changes: dict[str, Any], start: datetime
 ) -> None:
     manifest = standing({"exclusions": (LUNCH,)}, **{"failure_count": 1} | changes)
@@ -379,7 +377,7 @@ OVERLAPPING: dict[str, Any] = {"max_instances": 2, "last_scheduled_for": TEN - 5
         ),
     ],
 )
-def test_runs_that_may_overlap_are_looked_at_for_every_occurrence(
+def test_overlapping_manifests_are_evaluated_for_every_occurrence(
     changes: dict[str, Any], decision: object
 ) -> None:
     assert decide(standing(OVERLAPPING, **changes), RULES, TEN) == decision
@@ -400,7 +398,7 @@ def test_runs_that_may_overlap_are_looked_at_for_every_occurrence(
     ids=str,
 )
 @pytest.mark.parametrize("changes", [{}, {"failure_count": 1}, {"has_queued_entry": True}], ids=str)
-def test_what_cannot_be_evaluated_never_raises(timing: dict[str, Any], changes: dict[str, Any]) -> None:
+def test_an_unreadable_manifest_never_raises(timing: dict[str, Any], changes: dict[str, Any]) -> None:
     decision = decide(standing(timing, **changes), RULES, TEN)
 
     match decision:
@@ -412,7 +410,7 @@ def test_what_cannot_be_evaluated_never_raises(timing: dict[str, Any], changes: 
             assert changes == {"failure_count": 1}
 
 
-def test_what_cannot_be_read_is_not_even_tried_again() -> None:
+def test_a_failed_manifest_that_is_unreadable_is_not_retried() -> None:
     manifest = standing({"broken": "its exclusions cannot be read"}, failure_count=1)
 
     assert decide(manifest, RULES, TEN) == ToDefer("its exclusions cannot be read", TEN + 5 * MINUTE)

@@ -42,7 +42,7 @@ def scheduled(declarations: Declarations, **options: Any) -> Declaration:
     return manifests(declarations)["sync-users"]
 
 
-def test_a_schedule_says_what_runs_when_and_leaves_the_rest_open(declarations: Declarations) -> None:
+def test_a_schedule_stores_only_the_declared_values(declarations: Declarations) -> None:
     assert scheduled(declarations) == Declaration(
         external_id="sync-users",
         train="sync",
@@ -113,7 +113,7 @@ def test_declaring_loads_no_database_library() -> None:
     assert told.stdout.strip() == "False"
 
 
-def test_none_says_nothing(declarations: Declarations) -> None:
+def test_options_of_none_keep_their_defaults(declarations: Declarations) -> None:
     declarations.schedule(
         sync,
         "none",
@@ -160,7 +160,7 @@ def test_a_dependent_has_a_parent_and_no_schedule(declarations: Declarations) ->
     assert found["b"].schedule is None
 
 
-def test_what_runs_once_has_a_delay(declarations: Declarations) -> None:
+def test_a_once_schedule_has_a_delay(declarations: Declarations) -> None:
     declarations.schedule_once(sync, "later", USERS, delay=timedelta(minutes=5))
     declarations.schedule_once(sync, "at-once", USERS)
 
@@ -327,7 +327,7 @@ def test_an_option_that_cannot_work_is_refused_where_it_is_written(
         ("start", "now", "manifest 'b' has no every.* the option start"),
     ],
 )
-def test_what_is_for_schedules_is_refused_where_there_is_none(
+def test_options_of_schedules_are_refused_without_a_schedule(
     declarations: Declarations, option: str, value: Any, message: str
 ) -> None:
     options: dict[str, Any] = {option: value}
@@ -341,7 +341,7 @@ def test_what_is_for_schedules_is_refused_where_there_is_none(
         declarations.schedule(publish, "b", NOTHING, "on_demand", **options)
 
 
-def test_what_runs_once_cannot_be_dormant_or_in_the_past(declarations: Declarations) -> None:
+def test_a_once_schedule_cannot_be_dormant_or_in_the_past(declarations: Declarations) -> None:
     with pytest.raises(DefinitionError, match="manifest 'a' cannot be dormant"):
         declarations.schedule_once(sync, "a", USERS, dormant=True)
     with pytest.raises(DefinitionError, match="manifest 'a': delay must be a timedelta from 0"):
@@ -360,7 +360,7 @@ def test_what_runs_once_cannot_be_dormant_or_in_the_past(declarations: Declarati
         (Cron("0 7 * * *", time_zone="Europe/Berlim"), "Europe/Berlim"),
     ],
 )
-def test_what_is_no_schedule_is_refused(declarations: Declarations, when: Any, message: str) -> None:
+def test_an_invalid_schedule_is_refused(declarations: Declarations, when: Any, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         declarations.schedule(sync, "a", USERS, when)
 

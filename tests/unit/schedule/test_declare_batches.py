@@ -30,7 +30,7 @@ def declarations() -> Declarations:
     return Declarations()
 
 
-def test_a_named_batch_gives_its_name_to_ids_group_and_owner(declarations: Declarations) -> None:
+def test_a_named_batch_provides_ids_group_and_owner(declarations: Declarations) -> None:
     declarations.schedule_many(sync, "sync", [Item(key, USERS) for key in ("1", "2", "3")], FIVE_MINUTES)
 
     found = manifests(declarations)
@@ -152,7 +152,9 @@ def test_an_item_with_a_schedule_depends_on_nothing(declarations: Declarations) 
 
 
 @pytest.mark.parametrize("items", [["users"], "users", 3, None, [("users", USERS)]])
-def test_what_are_no_items_is_refused_with_what_they_are(declarations: Declarations, items: Any) -> None:
+def test_an_invalid_collection_of_items_is_refused_with_the_expected_types(
+    declarations: Declarations, items: Any
+) -> None:
     with pytest.raises(DefinitionError, match=r"batch 'sync' needs a mapping .* or an Item\(id, input\)"):
         declarations.schedule_many(sync, "sync", items, FIVE_MINUTES)
 

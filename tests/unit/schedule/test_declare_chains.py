@@ -26,7 +26,7 @@ def declarations() -> Declarations:
     return Declarations()
 
 
-def test_what_is_included_then_depends_on_the_one_before(declarations: Declarations) -> None:
+def test_then_include_depends_on_the_manifest_before(declarations: Declarations) -> None:
     (
         declarations.schedule(sync, "a", USERS, FIVE_MINUTES)
         .then_include(publish, "b", NOTHING)
@@ -36,7 +36,7 @@ def test_what_is_included_then_depends_on_the_one_before(declarations: Declarati
     assert parents(declarations) == {"a": None, "b": "a", "c": "b"}
 
 
-def test_what_is_included_depends_on_the_root(declarations: Declarations) -> None:
+def test_include_depends_on_the_root(declarations: Declarations) -> None:
     (
         declarations.schedule(sync, "a", USERS, FIVE_MINUTES)
         .include(publish, "b", NOTHING)
@@ -77,7 +77,7 @@ def test_a_chain_can_branch_from_any_place_that_was_kept(declarations: Declarati
     assert parents(declarations) == {"a": None, "b": "a", "d": "b", "c": "a"}
 
 
-def test_a_batch_in_a_chain_depends_on_the_root_unless_its_items_say_otherwise(
+def test_a_batch_in_a_chain_depends_on_the_root_unless_its_items_name_a_parent(
     declarations: Declarations,
 ) -> None:
     (
@@ -116,7 +116,7 @@ def test_after_many_roots_each_item_names_its_own(declarations: Declarations) ->
     assert found["sync-orders"].schedule_type is ScheduleType.INTERVAL
 
 
-def test_a_chain_can_go_on_from_a_manifest_declared_elsewhere(declarations: Declarations) -> None:
+def test_a_chain_can_continue_from_a_manifest_declared_elsewhere(declarations: Declarations) -> None:
     declarations.after("elsewhere").include(publish, "b", NOTHING).then_include(publish, "c", NOTHING)
 
     assert parents(declarations) == {"b": "elsewhere", "c": "b"}
@@ -129,7 +129,7 @@ def test_nothing_can_be_included_before_a_schedule(declarations: Declarations) -
         declarations.then_include(publish, "b", NOTHING)
 
 
-def test_a_batch_is_neither_a_root_nor_a_place_to_go_on_from(declarations: Declarations) -> None:
+def test_a_batch_cannot_be_a_root_or_be_continued(declarations: Declarations) -> None:
     batch = declarations.schedule_many(sync, "sync", {"users": USERS}, FIVE_MINUTES)
 
     with pytest.raises(DefinitionError, match=r"include 'b' has no root .* include_many with Item"):
@@ -140,7 +140,7 @@ def test_a_batch_is_neither_a_root_nor_a_place_to_go_on_from(declarations: Decla
         batch.include_many(publish, "load", {"1": NOTHING})
 
 
-def test_what_runs_once_is_neither_a_root_nor_a_place_to_go_on_from(declarations: Declarations) -> None:
+def test_a_once_manifest_cannot_be_a_root_or_be_continued(declarations: Declarations) -> None:
     once = declarations.schedule_once(sync, "once", USERS, delay=timedelta(minutes=5))
 
     with pytest.raises(DefinitionError, match="include 'b' has no root"):
@@ -149,7 +149,7 @@ def test_what_runs_once_is_neither_a_root_nor_a_place_to_go_on_from(declarations
         once.then_include(publish, "b", NOTHING)
 
 
-def test_included_batches_keep_the_root_and_leave_no_place_to_go_on_from(
+def test_included_batches_keep_the_root_and_cannot_be_continued(
     declarations: Declarations,
 ) -> None:
     chain = declarations.schedule(sync, "a", USERS, FIVE_MINUTES).include_many(
@@ -163,7 +163,7 @@ def test_included_batches_keep_the_root_and_leave_no_place_to_go_on_from(
     assert parents(declarations)["c"] == "a"
 
 
-def test_an_item_that_is_included_then_must_say_what_it_depends_on(declarations: Declarations) -> None:
+def test_an_item_of_then_include_many_must_name_its_parent(declarations: Declarations) -> None:
     chain = declarations.schedule(sync, "a", USERS, FIVE_MINUTES)
 
     with pytest.raises(DefinitionError, match=r"then_include_many: item '1' .* Item\('1', …, depends_on=…\)"):

@@ -80,7 +80,7 @@ def test_a_trains_priority_is_its_manifests_and_their_groups(
     assert groups(declarations)["low"].priority == 0
 
 
-def test_what_is_not_said_about_a_group_is_told_from_no_limit(declarations: Declarations) -> None:
+def test_an_undeclared_group_limit_differs_from_no_limit(declarations: Declarations) -> None:
     declarations.group("quiet")
     declarations.group("open", max_active_jobs=None)
 

@@ -46,11 +46,11 @@ def of(schedule: Schedule | None, **known: Any) -> Timing:
 
 @pytest.mark.parametrize("schedule", [EVERY_5, cron("0 3 * * *"), every(hours=1, anchored=True)])
 @pytest.mark.parametrize("misfire", [ONCE_NOW, NOTHING, fire_all(10)])
-def test_what_never_succeeded_is_due_at_once(schedule: Schedule, misfire: Misfire) -> None:
+def test_a_manifest_that_never_succeeded_is_due_at_once(schedule: Schedule, misfire: Misfire) -> None:
     assert check_due(of(schedule, misfire=misfire), at("10:00:07")) == Fire(at("10:00:07"))
 
 
-def test_unless_its_first_run_was_set_beforehand() -> None:
+def test_a_first_run_set_beforehand_is_kept() -> None:
     timing = of(cron("0 3 * * *"), next_scheduled_run=at("2027-03-02 03:00"))
 
     assert check_due(timing, at("10:00")) == Wait(at("2027-03-02 03:00"))
@@ -82,7 +82,7 @@ def test_an_interval_counts_from_the_end_of_the_last_success() -> None:
         ("10:12:00", replace(NOTHING, threshold=timedelta(seconds=180)), Fire(at("10:10"))),
     ],
 )
-def test_an_interval_that_was_missed(now: str, misfire: Misfire, answer: DueStatus) -> None:
+def test_a_missed_interval_follows_its_policy(now: str, misfire: Misfire, answer: DueStatus) -> None:
     assert check_due(of(EVERY_5, misfire=misfire, last_successful_run=at("10:00")), at(now)) == answer
 
 
@@ -98,7 +98,7 @@ def test_an_interval_that_was_missed(now: str, misfire: Misfire, answer: DueStat
         ("2027-03-05 03:00:30", NOTHING, Fire(at("2027-03-05 03:00"))),
     ],
 )
-def test_a_cron_job_that_was_missed(now: str, misfire: Misfire, answer: DueStatus) -> None:
+def test_a_missed_cron_occurrence_follows_its_policy(now: str, misfire: Misfire, answer: DueStatus) -> None:
     timing = of(cron("0 3 * * *"), misfire=misfire, last_successful_run=at("2027-02-28 03:00:10"))
 
     assert check_due(timing, at(now)) == answer
@@ -149,14 +149,14 @@ def test_an_anchored_interval_keeps_its_rate(last: str, now: str, answer: DueSta
         (of(None, schedule_type=ScheduleType.ON_DEMAND), "has no schedule"),
     ],
 )
-def test_what_cannot_be_evaluated_never_runs_and_says_why(timing: Timing, reason: str) -> None:
+def test_an_unreadable_timing_never_runs_with_a_reason(timing: Timing, reason: str) -> None:
     answer = check_due(timing, at("10:00"))
 
     assert isinstance(answer, Never)
     assert reason in answer.reason
 
 
-def test_what_is_to_run_once_runs_until_it_has_succeeded() -> None:
+def test_a_once_manifest_is_due_until_it_has_succeeded() -> None:
     timing = of(None, schedule_type=ScheduleType.ONCE, scheduled_at=at("10:00"))
 
     assert check_due(timing, at("09:59:59")) == Wait(at("10:00"))
@@ -182,7 +182,7 @@ def test_jitter_is_waited_for_and_measured_from() -> None:
         (NOTHING, [Wait(at("2027-03-08 00:00")), Wait(at("2027-03-08 03:00"))]),
     ],
 )
-def test_a_weekend_that_is_left_out(misfire: Misfire, answers: list[DueStatus]) -> None:
+def test_an_excluded_weekend_is_skipped(misfire: Misfire, answers: list[DueStatus]) -> None:
     """The last success was on Friday; Saturday's occurrence is overdue when the weekend ends."""
     timing = of(
         cron("0 3 * * *"),
@@ -197,7 +197,7 @@ def test_a_weekend_that_is_left_out(misfire: Misfire, answers: list[DueStatus]) 
     assert isinstance(check_due(timing, at("2027-03-08 03:00")), Fire)
 
 
-def test_an_answer_is_put_off_to_where_it_is_allowed() -> None:
+def test_an_occurrence_in_an_exclusion_is_delayed_to_its_end() -> None:
     night = (exclude.time_window("22:00", "06:00"),)
     once = of(None, schedule_type=ScheduleType.ONCE, scheduled_at=at("23:00"), exclusions=night)
 
@@ -368,7 +368,7 @@ timings = st.builds(
 
 @given(timings, moments, st.floats(0, 1))
 @settings(derandomize=True, max_examples=400)
-def test_waiting_ends_when_it_says_and_not_before(timing: Timing, now: datetime, part: float) -> None:
+def test_a_wait_ends_at_its_time_and_not_before(timing: Timing, now: datetime, part: float) -> None:
     answer = check_due(timing, now)
 
     if isinstance(answer, Wait):
@@ -390,7 +390,7 @@ def test_nothing_is_fired_for_the_future_or_twice(timing: Timing, now: datetime)
         assert not isinstance(following, Fire) or following.scheduled_for > answer.scheduled_for
 
 
-def test_every_occurrence_of_a_month_is_met_once_by_looking_when_told() -> None:
+def test_evaluating_at_each_returned_time_finds_every_occurrence_of_a_month_once() -> None:
     schedule = cron("*/20 1-3 * * *", tz="Europe/Berlin")
     timing, now, met = of(schedule, last_successful_run=at("2027-10-01")), at("2027-10-01"), list[datetime]()
 

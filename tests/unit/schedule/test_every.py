@@ -41,7 +41,7 @@ def test_an_interval_is_a_whole_number_of_seconds(given: Any, seconds: int) -> N
         {"days": 100_000},
     ],
 )
-def test_what_is_not_one_is_refused_with_its_value(given: Any) -> None:
+def test_an_invalid_interval_is_refused_with_its_value(given: Any) -> None:
     with pytest.raises(DefinitionError, match="every") as refused:
         every(**given)
 

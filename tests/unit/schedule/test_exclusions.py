@@ -53,7 +53,7 @@ def test_dates_and_times_are_text_or_values() -> None:
         (lambda: exclude.time_window(time(22, tzinfo=UTC), "06:00"), "has a time zone"),
     ],
 )
-def test_what_is_no_window_is_refused_with_its_value(make: Any, message: str) -> None:
+def test_an_invalid_window_is_refused_with_its_value(make: Any, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         make()
 
@@ -85,7 +85,7 @@ def test_what_is_no_window_is_refused_with_its_value(make: Any, message: str) ->
         (Calendar("nothing", (), only=True), "2027-03-01 09:00:00", True),
     ],
 )
-def test_a_window_covers_what_it_says(exclusion: Exclusion, moment: str, excluded: bool) -> None:
+def test_a_window_covers_the_declared_times(exclusion: Exclusion, moment: str, excluded: bool) -> None:
     assert is_excluded((exclusion,), "UTC", at(moment)) is excluded
 
 
@@ -146,7 +146,7 @@ def test_the_end_of_what_excludes_is_computed(
         (Calendar("closed", (exclude.days_of_week(*range(7)), NIGHT)),),
     ],
 )
-def test_what_leaves_no_moment_free_says_so(exclusions: tuple[Exclusion, ...]) -> None:
+def test_exclusions_without_a_free_moment_return_none(exclusions: tuple[Exclusion, ...]) -> None:
     assert first_allowed(exclusions, BERLIN, at("2027-03-01 23:00")) is None
 
 

@@ -121,7 +121,7 @@ def test_declared_manifests_are_checked_together_with_stored_ones() -> None:
         check_graph(manifests, stored_parents={"b": "a"})
 
 
-def test_a_declared_manifest_takes_the_place_of_the_stored_one() -> None:
+def test_a_declared_manifest_replaces_the_stored_one() -> None:
     declarations = Declarations()
     declarations.schedule(publish, "a", NOTHING, FIVE_MINUTES).include(publish, "b", NOTHING, group="new")
 
@@ -132,7 +132,7 @@ def test_a_declared_manifest_takes_the_place_of_the_stored_one() -> None:
     )
 
 
-def test_stored_groups_take_part_in_the_check_of_groups() -> None:
+def test_stored_groups_are_part_of_the_check_of_groups() -> None:
     declarations = Declarations()
     declarations.after("stored").include(publish, "back", NOTHING, group="etl")
     manifests = declarations.timetable().manifests

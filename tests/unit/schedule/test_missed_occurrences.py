@@ -118,7 +118,7 @@ def test_an_occurrence_that_was_too_late_by_its_policy_is_not_missed() -> None:
     assert watched(FIRST, LATE, timing=HOURLY._replace(misfire=do_nothing)) == ([], 1)
 
 
-def test_while_nothing_else_was_queued_in_time_nobody_can_tell() -> None:
+def test_a_missed_occurrence_without_other_entries_is_undecided() -> None:
     watch = OccurrenceWatch({1: TimedManifest(1, "hourly", 1, clock("11:00"), HOURLY)})
 
     assert [list(watch.add(each)) for each in (FIRST, LATE)] == [[], []]

@@ -47,7 +47,7 @@ def test_a_time_that_the_clocks_show_twice_is_remarked(expression: str, which: l
     assert twice == [f"the clocks show 02:30 twice; this is the {one} time" for one in which]
 
 
-def test_an_excluded_occurrence_is_put_off() -> None:
+def test_an_excluded_occurrence_is_delayed() -> None:
     sundays = timing(cron("0 7 * * *"), exclusions=(exclude.days_of_week("sunday"),))
 
     _, after = preview_runs(sundays, SATURDAY, 2)
@@ -56,5 +56,5 @@ def test_an_excluded_occurrence_is_put_off() -> None:
 
 
 @pytest.mark.parametrize("kind", [ScheduleType.DEPENDENT, ScheduleType.ON_DEMAND])
-def test_what_has_no_schedule_has_no_moments(kind: ScheduleType) -> None:
+def test_a_manifest_without_a_schedule_has_no_preview(kind: ScheduleType) -> None:
     assert preview_runs(timing(None, kind), SATURDAY, 5) == []

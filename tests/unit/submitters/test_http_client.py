@@ -1,4 +1,4 @@
-"""Where HTTP workers are called: who reads a message learns no password."""
+"""The URL of HTTP workers: messages and errors reveal no password."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_password_in_the_url_of_http_workers_is_never_shown() -> None:
     assert repr(workers) == "HttpWorkers('https://ci:***@example.com/trax', name='http', mode='database')"
 
 
-async def test_it_is_sent_as_a_header_and_stands_in_no_url_that_others_log() -> None:
+async def test_credentials_are_sent_as_a_header_and_removed_from_the_url() -> None:
     heard: list[httpx2.Request] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:

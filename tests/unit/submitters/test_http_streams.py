@@ -1,4 +1,4 @@
-"""What a caller hears who cannot listen as quickly as a run speaks."""
+"""A stream of a run for a caller that reads too slowly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-async def test_of_what_was_too_much_the_last_progress_is_told_with_the_end(
+async def test_the_last_dropped_progress_is_sent_with_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     heard: list[bytes] = []

@@ -44,14 +44,14 @@ def near(monkeypatch: pytest.MonkeyPatch) -> Generator[RayWorkers]:
     made.close()
 
 
-def test_without_ray_it_says_what_to_install(spec: Mock) -> None:
+def test_without_the_ray_extra_the_error_names_the_package(spec: Mock) -> None:
     spec.return_value = None
 
     with pytest.raises(MissingExtra, match=r"trax-scheduler\[ray\]"):
         RayWorkers("jobs:app")
 
 
-def test_a_run_is_taken_or_refused(near: RayWorkers) -> None:
+def test_a_run_is_accepted_or_refused(near: RayWorkers) -> None:
     assert near.submit([run(1)]) == [None]
     assert near.submit([run(2, "refuse"), run(3)]) == [Refused("too much"), None]
 
@@ -106,13 +106,13 @@ async def test_the_process_ends_with_the_server_that_hands_over(
     assert first != second
 
 
-def test_what_went_wrong_in_the_cluster_is_logged(near: RayWorkers, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_the_cluster_is_logged(near: RayWorkers, caplog: pytest.LogCaptureFixture) -> None:
     near.withdraw([run(1)])
 
     assert caplog.messages[0].startswith("run 7 did not start in Ray: withdraw by ")
 
 
-def test_a_cluster_that_nobody_listens_for_is_told_at_once() -> None:
+def test_an_address_without_a_listener_raises_at_once() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         made = RayWorkers("jobs:app", address=f"ray://127.0.0.1:{taken.getsockname()[1]}")
@@ -121,7 +121,7 @@ def test_a_cluster_that_nobody_listens_for_is_told_at_once() -> None:
             made.submit([run(1)])
 
 
-def test_what_cannot_travel_is_refused_where_it_is_said() -> None:
+def test_resources_that_are_no_json_are_refused_when_they_are_given() -> None:
     with pytest.raises(DefinitionError, match="resources and runtime_env must be JSON data"):
         RayWorkers("jobs:app", resources={"embed": {"scheduling_strategy": object()}})
 
@@ -238,7 +238,7 @@ async def test_a_run_that_waits_already_gets_no_second_task(ray: Cluster) -> Non
     assert len(ray.asked) == 2
 
 
-async def test_tasks_that_failed_are_told_once_and_cancelled_ones_not_at_all(ray: Cluster) -> None:
+async def test_failed_tasks_are_reported_once_and_cancelled_ones_never(ray: Cluster) -> None:
     far = tasks.TaskOwner()
     await far.hand_over(CONFIG, [(1, {}), (2, {}), (3, {})])
 
@@ -253,7 +253,7 @@ async def test_tasks_that_failed_are_told_once_and_cancelled_ones_not_at_all(ray
     assert await far.next_problems(problem.number, seconds=0) == []
 
 
-async def test_who_waits_for_problems_gets_one_as_soon_as_its_task_has_failed(ray: Cluster) -> None:
+async def test_a_waiting_caller_gets_a_problem_as_soon_as_its_task_fails(ray: Cluster) -> None:
     far = tasks.TaskOwner()
     await far.hand_over(CONFIG, [(1, {})])
     waiting = asyncio.create_task(far.next_problems(0, seconds=600))
@@ -269,7 +269,7 @@ async def test_who_waits_for_problems_gets_one_as_soon_as_its_task_has_failed(ra
 @pytest.mark.parametrize(
     ("app", "error"), [("no_such_module:app", ImportError), (f"{__name__}:no", DefinitionError)]
 )
-def test_an_app_that_cannot_be_found_is_told(app: str, error: type[Exception]) -> None:
+def test_an_app_that_cannot_be_found_raises(app: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         tasks.execute(app, 1)
 
@@ -325,7 +325,7 @@ def test_each_problem_is_passed_on_once_even_if_the_actor_is_lost(
     assert [call.args for call in cluster.load_problems.call_args_list] == [(0,), (5,), (5,), (6,)]
 
 
-def test_a_yard_that_has_died_is_asked_for_anew() -> None:
+def test_a_dead_task_owner_is_replaced() -> None:
     ray: Any = SimpleNamespace(is_initialized=lambda: True, exceptions=Cluster.exceptions)
     cluster: Any = driver.RayCluster(ray, CONFIG)
     cluster._call_owner = Mock(side_effect=[ActorDied(), {"refused": {}}])

@@ -70,12 +70,12 @@ def test_the_signature_is_the_hmac_of_exactly_these_lines() -> None:
     )
 
 
-def test_a_signed_call_is_let_in_by_any_of_the_keys(keeper: CallVerifier) -> None:
+def test_a_call_signed_with_any_of_the_keys_is_accepted(keeper: CallVerifier) -> None:
     check(keeper, call("2027", NEW))
     check(keeper, call("2026", OLD))
 
 
-def test_a_secret_is_worth_nothing_under_the_name_of_another(keeper: CallVerifier) -> None:
+def test_a_secret_is_invalid_under_the_name_of_another_key(keeper: CallVerifier) -> None:
     assert denied(keeper, call("2027", OLD)).status == 401
 
 
@@ -93,7 +93,7 @@ def test_a_key_that_was_withdrawn_opens_nothing(keeper: CallVerifier) -> None:
         {"path": "/other/take-up"},
     ],
 )
-def test_what_was_not_signed_is_forged(keeper: CallVerifier, change: dict[str, Any]) -> None:
+def test_a_changed_call_is_refused(keeper: CallVerifier, change: dict[str, Any]) -> None:
     refused = denied(keeper, call(), **change)
 
     assert (refused.status, "invalid signature" in refused.reason) == (401, True)
@@ -142,7 +142,7 @@ def test_a_call_counts_for_five_minutes_in_both_directions(
         assert "check the clocks" in denied(keeper, headers).reason
 
 
-def test_the_same_call_is_let_in_once_as_long_as_it_counts(keeper: CallVerifier) -> None:
+def test_the_same_call_is_accepted_once_while_it_is_valid(keeper: CallVerifier) -> None:
     headers = call(now=NOON + 300)
     check(keeper, headers)
 
@@ -204,7 +204,7 @@ def test_a_line_fits_one_place_in_one_answer() -> None:
         assert ANSWER.line_text(number, other) is None
 
 
-def test_what_was_signed_as_one_thing_is_worth_nothing_as_another() -> None:
+def test_a_signature_of_a_call_is_invalid_for_a_response_or_a_line() -> None:
     headers = call()
     key = ResponseKey(NEW, headers[NONCE])
 
@@ -212,7 +212,7 @@ def test_what_was_signed_as_one_thing_is_worth_nothing_as_another() -> None:
     assert key.headers(200, BODY)[SIGNATURE].encode() not in key.sign_line(200, BODY)
 
 
-def test_a_full_memory_lets_nobody_in_until_what_it_holds_is_out_of_date() -> None:
+def test_a_full_nonce_memory_refuses_calls_until_its_nonces_expire() -> None:
     keeper = CallVerifier({"2027": NEW, "2026": OLD}, max_nonces=3)
     for _ in range(3):
         check(keeper, call())

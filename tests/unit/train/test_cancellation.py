@@ -94,7 +94,7 @@ async def test_a_token_may_be_used_from_any_thread(token: Cancellation) -> None:
     assert await task == Cancelled("from a thread")
 
 
-async def test_an_interrupted_run_says_so(token: Cancellation) -> None:
+async def test_an_interrupted_run_raises_with_the_reason(token: Cancellation) -> None:
     signals = Signals()
     task = asyncio.create_task(paused.run(signals, cancellation=token))
     await signals.reached.wait()
@@ -105,7 +105,7 @@ async def test_an_interrupted_run_says_so(token: Cancellation) -> None:
         await task
 
 
-async def test_the_first_wish_wins(token: Cancellation) -> None:
+async def test_the_first_request_wins(token: Cancellation) -> None:
     token.interrupt("deploying")
     token.cancel("too late")
 
@@ -264,7 +264,7 @@ async def test_one_token_stops_several_runs(token: Cancellation) -> None:
     assert await asyncio.gather(*tasks) == [Cancelled("all"), Cancelled("all")]
 
 
-def test_a_wish_after_the_loop_is_gone_harms_nobody(token: Cancellation) -> None:
+def test_a_cancellation_after_the_loop_is_closed_is_harmless(token: Cancellation) -> None:
     bonds = asyncio.run(_left_bound(token))
 
     token.cancel()
@@ -277,7 +277,7 @@ async def _left_bound(token: Cancellation) -> object:
     return token.bind()
 
 
-def test_a_blocking_run_looks_at_the_token_before_each_junction(token: Cancellation) -> None:
+def test_a_blocking_run_checks_the_token_before_each_junction(token: Cancellation) -> None:
     ran: list[str] = []
 
     @junction
@@ -316,7 +316,7 @@ def test_a_stray_cancelled_error_in_a_blocking_run_fails_it() -> None:
     assert isinstance(outcome.error, UnexpectedCancellation)
 
 
-def test_a_token_shows_what_it_was_asked(token: Cancellation) -> None:
+def test_a_token_shows_its_request(token: Cancellation) -> None:
     assert repr(token) == "<Cancellation, not requested>"
     assert token.reason is None
 
@@ -326,7 +326,7 @@ def test_a_token_shows_what_it_was_asked(token: Cancellation) -> None:
     assert (token.requested, token.reason) == (True, "why")
 
 
-def test_of_many_threads_exactly_one_wish_is_kept(token: Cancellation) -> None:
+def test_concurrent_cancellations_keep_one_reason(token: Cancellation) -> None:
     start = threading.Barrier(8)
     reasons = [f"thread {number}" for number in range(8)]
 
@@ -349,7 +349,7 @@ def _task() -> asyncio.Task[object]:
     return task
 
 
-def test_a_signal_can_make_a_wish_in_the_midst_of_another_runs_start(token: Cancellation) -> None:
+def test_a_signal_can_cancel_a_token_during_the_start_of_another_run(token: Cancellation) -> None:
     def as_a_signal_would() -> None:
         with Cancellation._lock:  # pyright: ignore[reportPrivateUsage]
             token.cancel("signalled")

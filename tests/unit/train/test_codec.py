@@ -138,7 +138,7 @@ def test_fields_are_named_as_in_python() -> None:
     assert [each.path for each in refused(Aliased, {"full_name": 3}).errors] == ["full_name", "age"]
 
 
-def test_a_mapping_is_taken_for_a_model_or_a_dataclass_and_normalised() -> None:
+def test_a_mapping_is_accepted_for_a_model_or_a_dataclass_and_normalised() -> None:
     assert codec(Plain).encode({"number": "3"}) == '{"number":3,"text":null}'
     assert codec(Job).encode({"table": "users"}) == Codec(Job, owner="it").encode(Job("users"))
 
@@ -225,7 +225,7 @@ def test_another_type_is_refused_naming_both(declared: type, value: object) -> N
 
 
 @pytest.mark.parametrize(("declared", "value"), [(int, "3"), (str, 3), (list[int], (1, 2)), (bool, 1)])
-def test_a_plain_type_takes_what_a_type_checker_would_take(declared: Any, value: Any) -> None:
+def test_a_plain_type_refuses_values_that_a_type_checker_refuses(declared: Any, value: Any) -> None:
     refused(declared, value)
 
 
@@ -235,7 +235,7 @@ def test_a_number_that_is_not_finite_is_refused_wherever_it_hides(number: float)
         default: float | None
         kept: dict[str, Any] = {}
 
-    class Told(BaseModel):
+    class Constants(BaseModel):
         model_config = ConfigDict(ser_json_inf_nan="constants")
 
         number: float
@@ -247,7 +247,7 @@ def test_a_number_that_is_not_finite_is_refused_wherever_it_hides(number: float)
     assert [each.path for each in refused(Config, Config(default=1, kept={"a": [number]})).errors] == [
         "kept.a.0"
     ]
-    assert [each.path for each in refused(Told, Told(number=number)).errors] == ["number"]
+    assert [each.path for each in refused(Constants, Constants(number=number)).errors] == ["number"]
     assert [each.path for each in refused(list[float], [1.0, number]).errors] == ["1"]
     assert [each.path for each in refused(float, number).errors] == [""]
 
@@ -281,7 +281,7 @@ def test_text_that_cannot_be_read_is_refused(text: str | bytes) -> None:
         codec(Plain).decode(text)
 
 
-def test_what_is_written_otherwise_than_read_is_refused_at_once() -> None:
+def test_a_type_with_different_written_and_read_forms_is_refused_at_once() -> None:
     class German(BaseModel):
         at: datetime
 
@@ -383,7 +383,7 @@ def test_nothing_but_invalid_input_is_raised_for_wrong_text(text: str | bytes) -
 
 
 @given(ANYTHING)
-def test_what_was_written_can_be_read(value: Any) -> None:
+def test_encoded_values_can_be_decoded(value: Any) -> None:
     for each in (ANY, FLEXIBLE):
         try:
             text = each.encode(value)

@@ -37,7 +37,7 @@ async def test_runs_side_by_side_see_their_own() -> None:
     assert await asyncio.gather(*(one(number) for number in range(1, 4))) == [1, 2, 3]
 
 
-def test_a_run_knows_whether_it_was_asked_to_stop() -> None:
+def test_a_run_knows_whether_its_cancellation_was_requested() -> None:
     run = make(1)
     assert not run.cancelled
 

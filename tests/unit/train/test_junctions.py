@@ -87,7 +87,7 @@ def test_names_local_to_a_function_are_known() -> None:
     assert outer() == "1 2"
 
 
-def test_the_frames_around_a_junction_are_let_go_once_it_is_read() -> None:
+def test_the_frames_around_a_junction_are_released_after_its_annotations_are_read() -> None:
     class Heavy: ...
 
     def define() -> tuple[Any, weakref.ref[Heavy]]:
@@ -207,7 +207,7 @@ async def test_keywords_and_defaults_are_wired_too() -> None:
     assert await train("combine", double >> combine).run(Order(1)) == "1 None 2 3"
 
 
-async def test_a_parameter_with_a_default_takes_what_is_there() -> None:
+async def test_a_parameter_with_a_default_gets_an_available_value() -> None:
     @junction
     async def combine(order: Order, /, later: Later | None = None) -> str:
         return f"{order.number} {later}"
@@ -220,7 +220,7 @@ def test_a_junction_of_a_junction_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("thing", [3, "text", Order])
-def test_what_cannot_be_called_is_no_junction(thing: Any) -> None:
+def test_an_object_that_is_not_callable_is_no_junction(thing: Any) -> None:
     with pytest.raises(DefinitionError, match="cannot be a junction"):
         junction(thing)
 

@@ -130,7 +130,7 @@ def test_a_union_is_a_key_of_its_own_beside_the_runtime_type() -> None:
     assert recall(memory, request_for(Dog)) is dog
 
 
-def test_who_accepts_alternatives_is_content_with_any_of_them() -> None:
+def test_a_request_for_alternatives_is_satisfied_by_any_of_them() -> None:
     memory = stored(Dog, dog := Dog())
 
     assert recall(memory, request_for(Model | Dog | None)) is dog
@@ -186,7 +186,7 @@ def test_a_tuple_of_another_length_than_declared_is_refused() -> None:
         stored(tuple[Dog, Model], (Dog(), Model(number=1), 3))
 
 
-def test_what_is_no_tuple_is_refused_where_one_is_declared() -> None:
+def test_a_declared_tuple_refuses_other_values() -> None:
     with pytest.raises(WiringError, match="declares a tuple, but the value is 3"):
         stored(tuple[Dog, Model], 3)
 
@@ -348,5 +348,5 @@ async def test_a_junction_may_ask_for_the_token_of_its_run() -> None:
         (Parrot("x"), Speaks, True),
     ],
 )
-def test_an_instance_is_told_as_far_as_a_program_can_tell(value: Any, declared: Any, is_one: bool) -> None:
+def test_instances_of_declared_types_are_recognized(value: Any, declared: Any, is_one: bool) -> None:
     assert matches(value, declared) is is_one

@@ -33,20 +33,20 @@ def test_a_delay_that_cannot_be_is_refused_where_it_is_made(kind: Any, delay: An
 
 
 @pytest.mark.parametrize("kind", [RetryAfter, Snooze])
-def test_a_wish_survives_being_sent_to_another_process(kind: Any) -> None:
+def test_a_request_can_be_sent_to_another_process(kind: Any) -> None:
     sent = pickle.loads(pickle.dumps(kind(MINUTE, "why")))  # noqa: S301 - our own bytes
 
     assert (type(sent), sent.delay, str(sent)) == (kind, MINUTE, "why")
 
 
-def test_they_can_be_caught_by_what_they_are() -> None:
+def test_requests_can_be_caught_by_their_kind() -> None:
     assert issubclass(Cancel, RunCancelled)
     assert issubclass(Snooze, RunInterrupted)
     assert issubclass(RetryAfter, TraxError)
     assert not issubclass(RetryAfter, RunCancelled | RunInterrupted)
 
 
-async def test_the_outcome_tells_one_from_the_other() -> None:
+async def test_each_request_has_its_own_outcome() -> None:
     @junction
     def ask(wish: Exception) -> None:
         raise wish
@@ -73,7 +73,7 @@ async def test_a_caller_meets_the_very_same_exception(wish: Exception) -> None:
 
 
 @pytest.mark.parametrize("wish", [RetryAfter(MINUTE), Snooze(MINUTE), Cancel("no")], ids=repr)
-async def test_no_short_circuit_swallows_a_wish(wish: Exception) -> None:
+async def test_a_short_circuit_does_not_swallow_a_request(wish: Exception) -> None:
     @junction
     def ask(_: int) -> int:
         raise wish
@@ -86,7 +86,7 @@ async def test_no_short_circuit_swallows_a_wish(wish: Exception) -> None:
         await train("ask", short_circuit(ask) >> go_on).run(1)
 
 
-async def test_a_run_that_took_too_long_says_so_however_it_stops() -> None:
+async def test_a_timed_out_run_has_a_timed_out_outcome_however_it_stops() -> None:
     token = Cancellation()
 
     @junction

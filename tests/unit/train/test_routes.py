@@ -76,7 +76,7 @@ async def test_the_later_of_two_values_of_a_type_is_seen() -> None:
     assert await whole.run(Order(1)) == Receipt("order 1, reworded")
 
 
-async def test_a_returned_tuple_is_split_and_a_tuple_is_rebuilt_in_the_order_asked_for() -> None:
+async def test_a_returned_tuple_is_split_and_rebuilt_in_the_requested_order() -> None:
     @junction
     async def both(order: Order) -> tuple[Invoice, Receipt]:
         return Invoice(f"{order.number}"), Receipt("paid")
@@ -147,7 +147,7 @@ async def test_a_change_to_an_object_in_memory_is_seen_without_returning_it() ->
     assert await train("marks", mark >> marks).run(Order(1)) == "seen"
 
 
-async def test_attempt_gives_the_value_of_a_run_that_is_done() -> None:
+async def test_attempt_returns_the_value_of_a_completed_run() -> None:
     assert await train("bill", bill).attempt(Order(2)) == Done(Invoice("order 2"))
 
 
@@ -178,13 +178,13 @@ async def test_a_missing_part_of_a_tuple_is_named() -> None:
         await train("pair", bill >> unchecked(pair)).run(Order(1))
 
 
-async def test_a_short_circuit_that_raises_is_passed_over() -> None:
+async def test_a_short_circuit_that_raises_is_skipped() -> None:
     whole = train("raises", short_circuit(fail) >> bill)
 
     assert await whole.run(Order(1)) == Invoice("order 1")
 
 
-async def test_a_short_circuit_gives_the_result_and_the_rest_still_runs() -> None:
+async def test_a_short_circuit_provides_the_result_and_the_rest_still_runs() -> None:
     order = Order(1)
 
     @junction
@@ -234,7 +234,7 @@ async def test_a_flag_from_a_short_circuit_is_no_number() -> None:
     assert await train("count", short_circuit(flag) >> count).run(Order(5)) == 5
 
 
-async def test_a_short_circuit_that_gives_none_has_nothing_to_answer_with() -> None:
+async def test_a_short_circuit_that_returns_none_has_no_result() -> None:
     @junction
     async def nothing(order: Order) -> Invoice | None:
         return None if order.number else Invoice("never")
@@ -279,7 +279,7 @@ async def greet(customer: Customer) -> str:
     return f"dear {customer.name}"
 
 
-async def test_extract_takes_the_first_public_member_of_exactly_that_type() -> None:
+async def test_extract_uses_the_first_public_member_of_exactly_that_type() -> None:
     shipment = Shipment(Customer("hidden"), "label", Customer("payer"), Customer("receiver"))
 
     assert await train("greet", extract(Shipment, Customer) >> greet).run(shipment) == "dear payer"
@@ -326,7 +326,7 @@ async def test_none_as_input_runs_no_junction() -> None:
     assert ran == []
 
 
-async def test_a_route_without_a_first_parameter_takes_none() -> None:
+async def test_a_route_without_a_first_parameter_has_no_input() -> None:
     @junction
     async def start() -> Order:
         return Order(9)
@@ -334,7 +334,7 @@ async def test_a_route_without_a_first_parameter_takes_none() -> None:
     assert await train("start", start >> bill).run(None) == Invoice("order 9")
 
 
-async def test_a_junction_that_declares_a_type_and_gives_none_fails_the_run() -> None:
+async def test_a_junction_that_declares_a_type_and_returns_none_fails_the_run() -> None:
     @junction
     async def forgetful(_order: Order) -> Invoice:
         return None  # pyright: ignore[reportReturnType]
@@ -357,7 +357,7 @@ def test_only_what_is_a_junction_can_stand_in_a_route() -> None:
         halve >> print  # pyright: ignore[reportOperatorIssue, reportUnusedExpression]
 
 
-async def test_the_observer_is_told_each_junction_before_it_runs() -> None:
+async def test_the_observer_is_called_with_each_junction_before_it_runs() -> None:
     seen: list[str] = []
 
     await train("describe", halve >> describe).run(2, on_junction=seen.append)

@@ -182,7 +182,7 @@ def test_without_a_key_a_secret_is_refused_with_what_to_do() -> None:
 
 
 @pytest.mark.usefixtures("no_key")
-def test_what_holds_no_secret_at_the_moment_needs_no_key() -> None:
+def test_a_value_without_a_secret_needs_no_key() -> None:
     assert codec_of(Node).decode(codec_of(Node).encode(Node())) == Node()
 
 
@@ -198,7 +198,7 @@ def test_a_secret_can_be_masked_instead_and_then_is_gone() -> None:
 
 
 @pytest.mark.usefixtures("key")
-def test_the_same_secret_looks_the_same_only_where_that_is_wanted() -> None:
+def test_equal_secrets_have_equal_ciphertexts_only_in_deterministic_mode() -> None:
     codec, value = codec_of(Login), Login(user="ada", token=SecretStr(PLAIN))
 
     assert codec.encode(value, secrets="deterministic") == codec.encode(value, secrets="deterministic")
@@ -295,7 +295,7 @@ def test_a_key_that_is_none_is_refused_without_being_shown(
     assert text not in str(no.value)
 
 
-def test_a_key_without_the_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_secrets_extra_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cryptography.hazmat.primitives.ciphers.aead", None)
     monkeypatch.setenv(VARIABLE, generate_key())
 
@@ -331,7 +331,7 @@ def test_a_refusal_shows_what_cannot_be_a_secret() -> None:
 
 
 @pytest.mark.usefixtures("key")
-def test_dots_are_no_secret() -> None:
+def test_a_mask_is_refused_as_a_secret() -> None:
     with pytest.raises(InvalidInput, match="token: its value is hidden and unknown here; provide it again"):
         codec_of(Login).encode({"user": "ada", "token": f"{HIDDEN} /token"})
 

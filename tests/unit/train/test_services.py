@@ -83,13 +83,13 @@ async_managed = asynccontextmanager(async_generator)
         (Client("ready"), "ready"),
     ],
 )
-async def test_every_kind_of_factory_gives_its_service(factory: Any, name: str) -> None:
+async def test_every_kind_of_factory_provides_its_service(factory: Any, name: str) -> None:
     whole = train("use", use_client, services=provided(Client, factory))
 
     assert await whole.run(Order(1)) == f"{name} 1"
 
 
-async def test_a_service_is_made_once_a_run_and_anew_for_the_next() -> None:
+async def test_a_service_is_created_once_per_run() -> None:
     made: list[Client] = []
 
     def make() -> Client:
@@ -103,7 +103,7 @@ async def test_a_service_is_made_once_a_run_and_anew_for_the_next() -> None:
     assert len(made) == 2
 
 
-async def test_a_service_nobody_asks_for_is_not_made() -> None:
+async def test_an_unused_service_is_not_created() -> None:
     def never() -> Session:
         raise AssertionError
 
@@ -125,7 +125,7 @@ async def test_services_given_to_one_run_replace_those_of_the_train() -> None:
     assert await whole.run(Order(1), services=provided(Client, Client("fake"))) == "fake 1"
 
 
-async def test_what_a_factory_asks_for_comes_from_memory_and_services() -> None:
+async def test_a_factory_gets_its_parameters_from_memory_and_services() -> None:
     def make(client: Client, order: Order, *, tries: int = 3) -> Session:
         return Session(client, order.number + tries)
 
@@ -164,7 +164,7 @@ async def test_services_that_need_each_other_are_named() -> None:
         await train("circle", use_client, services=services).run(Order(1))
 
 
-async def test_a_factory_that_lacks_something_says_what() -> None:
+async def test_a_factory_with_a_missing_parameter_names_it() -> None:
     services = provided(Session, Session)
 
     with pytest.raises(WiringError, match="the factory of Session needs Client"):
@@ -210,7 +210,7 @@ async def test_a_service_may_be_provided_for_a_protocol() -> None:
     assert await train("use", use, services=provided(Named, Fake)).run(Order(1)) == "fake 1"
 
 
-async def test_a_function_is_a_factory_even_where_a_function_is_asked_for() -> None:
+async def test_a_function_is_a_factory_even_where_a_function_is_needed() -> None:
     class Send(Protocol):
         def __call__(self, text: str) -> str: ...
 
@@ -259,7 +259,7 @@ async def test_services_are_closed_in_reverse_when_the_run_is_done() -> None:
     assert log.lines == ["open client", "open session", "close session", "close client"]
 
 
-async def test_a_sync_service_is_told_that_the_run_failed() -> None:
+async def test_a_sync_service_is_closed_with_the_failure_of_the_run() -> None:
     log = Log()
 
     @junction
@@ -348,7 +348,7 @@ class Managed(Client):
         self.is_open = False
 
 
-async def test_a_context_manager_is_entered_unless_told_otherwise() -> None:
+async def test_a_context_manager_is_entered_unless_close_is_false() -> None:
     @junction
     async def is_open(order: Order, client: Managed) -> bool:
         assert order

@@ -33,7 +33,7 @@ async def test_a_train_of_one_async_function_is_awaited_like_it() -> None:
     assert await train_of(greet)("Ada") == "Hello, Ada!"
 
 
-def test_a_train_of_several_junctions_cannot_be_called_and_says_what_to_do() -> None:
+def test_a_train_of_several_junctions_cannot_be_called_and_names_the_alternative() -> None:
     quadruple = train("quadruple", double >> double)
 
     with pytest.raises(
@@ -54,7 +54,7 @@ def test_a_train_of_several_junctions_cannot_be_called_and_says_what_to_do() -> 
         ("opions", "did you mean 'options'?"),
     ],
 )
-def test_what_a_train_does_not_have_names_what_to_use(attribute: str, verb: str) -> None:
+def test_an_unknown_attribute_of_a_train_names_the_alternative(attribute: str, verb: str) -> None:
     twice = train("twice", double)
 
     with pytest.raises(AttributeError) as refused:

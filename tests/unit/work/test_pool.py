@@ -145,7 +145,7 @@ async def test_more_than_fits_waits_in_order_and_begins_as_slots_free(station: S
     assert station.began == [1, 2]
 
 
-async def test_a_pool_that_shrinks_lets_what_runs_end_and_begins_less(station: Station) -> None:
+async def test_a_smaller_pool_finishes_its_runs_and_starts_fewer(station: Station) -> None:
     pool = station.pool(2, prefetch=1)
     await pool.start([Job(1), Job(2), Job(3)])
 
@@ -162,7 +162,7 @@ async def test_a_pool_that_shrinks_lets_what_runs_end_and_begins_less(station: S
     assert await pool.wait_until_idle(30)
 
 
-async def test_what_one_run_sets_no_other_run_sees(station: Station) -> None:
+async def test_context_variables_of_one_run_are_not_visible_to_another(station: Station) -> None:
     async def look(job: Job, _token: Cancellation) -> str:
         seen = colour.get()
         colour.set(f"set by {job.metadata_id}")
@@ -193,7 +193,7 @@ async def test_a_run_that_breaks_frees_its_slot_and_has_an_ending(
     assert (pool.free, pool.collect()) == (1, [f"1 broke with {error!r}"])
 
 
-async def test_what_could_not_be_written_comes_first_the_next_time(station: Station) -> None:
+async def test_unwritten_results_come_first_the_next_time(station: Station) -> None:
     pool = station.pool(2)
     await pool.start([Job(1), Job(2)])
     station.end(1)
@@ -439,7 +439,7 @@ async def test_a_busy_event_loop_gives_back_what_it_cannot_begin_in_time(station
     assert station.given_back == [*range(7, 20)]
 
 
-async def test_jobs_that_no_other_worker_would_get_wait_for_as_long_as_it_takes(
+async def test_jobs_that_no_other_worker_would_claim_wait_without_a_limit(
     station: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool_module, "MAX_WAIT_SECONDS", 0.0)
@@ -477,7 +477,7 @@ async def test_a_job_that_waits_can_be_removed_before_it_begins(station: Station
     await _until(lambda: station.began == [1, 3])
 
 
-async def test_a_paused_process_gives_back_runs_that_may_be_others_now(station: Station) -> None:
+async def test_a_paused_process_releases_runs_it_may_have_lost(station: Station) -> None:
     pool = station.pool(1, prefetch=1)
     await pool.start([Job(1), Job(2)])
 
@@ -561,7 +561,7 @@ async def test_a_job_now_and_then_is_nothing_to_prepare_for(station: Station) ->
     assert pool.prefetch == 0
 
 
-async def test_a_line_that_gets_short_is_told_once(station: Station) -> None:
+async def test_a_short_backlog_is_reported_once(station: Station) -> None:
     station.execute = at_once
     pool = station.pool(100, prefetch=40)
 
@@ -574,7 +574,7 @@ async def test_a_line_that_gets_short_is_told_once(station: Station) -> None:
     assert len(station.short) == 1
 
 
-async def test_who_waits_behind_full_slots_keeps_nobody_from_fetching_for_others(station: Station) -> None:
+async def test_runs_waiting_behind_full_slots_do_not_prevent_further_fetches(station: Station) -> None:
     pool = station.pool(2, prefetch=4)
 
     await pool.start([Job(number) for number in range(6)])
@@ -595,7 +595,7 @@ async def test_a_pool_that_grows_begins_what_waits(station: Station) -> None:
     await _until(lambda: station.began == [1, 2, 3])
 
 
-async def test_jobs_that_end_as_fast_as_they_begin_are_told_of_together(station: Station) -> None:
+async def test_jobs_that_end_as_fast_as_they_start_are_reported_together(station: Station) -> None:
     station.execute = at_once
     pool = station.pool(1000)
 
@@ -607,7 +607,7 @@ async def test_jobs_that_end_as_fast_as_they_begin_are_told_of_together(station:
     assert len(pool.collect()) == 150
 
 
-async def test_many_endings_are_told_of_though_more_are_to_come(station: Station) -> None:
+async def test_many_results_are_reported_though_more_are_to_come(station: Station) -> None:
     station.execute = at_once
     pool = station.pool(1000)
 
@@ -620,7 +620,7 @@ async def test_many_endings_are_told_of_though_more_are_to_come(station: Station
     assert len(station.told) >= 2, "whoever came once is told again"
 
 
-async def test_a_job_that_ends_by_itself_is_told_of_at_once(station: Station) -> None:
+async def test_a_single_ended_job_is_reported_at_once(station: Station) -> None:
     pool = station.pool(10)
     await pool.start([Job(1), Job(2)])
 
@@ -637,7 +637,7 @@ async def at_once(job: Job, token: Cancellation) -> str:  # noqa: ARG001
     return f"{job.metadata_id} done"
 
 
-async def test_what_comes_while_slices_begin_waits_for_its_own(station: Station) -> None:
+async def test_jobs_added_while_slices_start_wait_for_their_own_slice(station: Station) -> None:
     pool = station.pool(1000)
 
     for first in range(0, 400, 100):
@@ -687,9 +687,7 @@ class Panic(BaseException):
 
 
 @pytest.mark.parametrize("kind", [Panic, GeneratorExit, SystemExit, KeyboardInterrupt])
-async def test_no_exception_of_a_job_takes_its_slot_along(
-    station: Station, kind: type[BaseException]
-) -> None:
+async def test_no_exception_of_a_job_occupies_its_slot(station: Station, kind: type[BaseException]) -> None:
     async def execute(_job: Job, _token: Cancellation) -> str:
         raise kind("no")
 
@@ -703,7 +701,7 @@ async def test_no_exception_of_a_job_takes_its_slot_along(
     assert pool.free == 1
 
 
-async def test_what_is_abandoned_frees_its_slots_and_its_late_end_is_ignored(
+async def test_abandoned_runs_free_their_slots_and_their_late_end_is_ignored(
     station: Station,
 ) -> None:
     pool = station.pool(2)

@@ -42,13 +42,13 @@ def test_an_entry_that_is_built_with_others_has_all_fields() -> None:
     assert asdict(first) == first.as_fields()
 
 
-def test_its_input_is_the_same_object_at_each_access() -> None:
+def test_the_input_is_the_same_object_at_each_access() -> None:
     [entry] = build('{"a": 1}')
 
     assert entry.input is entry.input
 
 
-def test_it_can_be_copied_and_changed_in_a_copy() -> None:
+def test_an_entry_can_be_copied_and_changed_in_a_copy() -> None:
     [entry] = build("1")
 
     assert copy.copy(entry) == copy.deepcopy(entry) == entry
@@ -56,7 +56,7 @@ def test_it_can_be_copied_and_changed_in_a_copy() -> None:
     assert changed.as_fields() == {**entry.as_fields(), "priority": 5}
 
 
-def test_it_has_no_other_attributes_and_cannot_be_changed() -> None:
+def test_an_entry_has_no_other_attributes_and_cannot_be_changed() -> None:
     [entry] = build("1")
 
     with pytest.raises(AttributeError, match="'QueuedEntry' object has no attribute 'nothing'"):
@@ -65,7 +65,7 @@ def test_it_has_no_other_attributes_and_cannot_be_changed() -> None:
         setattr(entry, "id", 7)  # noqa: B010
 
 
-async def test_it_waits_as_its_batch_does() -> None:
+async def test_an_entry_waits_as_its_batch_does() -> None:
     [entry] = build("1")
 
     with pytest.raises(LookupError) as raised:

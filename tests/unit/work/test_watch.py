@@ -22,7 +22,7 @@ class Job(NamedTuple):
     rank: tuple[int, int] = (0, 0)
 
 
-class Heard(logging.Handler):
+class LoggedLines(logging.Handler):
     """Collects what is said. A slow machine may add lines of its own: only the blamed one's count."""
 
     def __init__(self) -> None:
@@ -37,46 +37,46 @@ class Heard(logging.Handler):
 
 
 @pytest.fixture
-def heard() -> Generator[Heard]:
-    made, logger = Heard(), logging.getLogger("trax.worker.heartbeat")
+def log() -> Generator[LoggedLines]:
+    made, logger = LoggedLines(), logging.getLogger("trax.worker.heartbeat")
     logger.addHandler(made)
     yield made
     logger.removeHandler(made)
 
 
-async def test_whoever_blocks_the_loop_is_named_with_the_place_and_how_long_it_took(heard: Heard) -> None:
+async def test_a_run_that_blocks_the_loop_is_named_with_the_place_and_the_duration(log: LoggedLines) -> None:
     run = ActiveRun(Job(), 0.0, 0.0, None)
     watch = LoopWatch(lambda: [run], blocked_seconds=0.01)
     blame = "run 7 of train 'greedy' blocks it"
 
     async def hold_everything_up() -> None:
         watch.wake()
-        until(lambda: bool(heard.about(blame)))
+        until(lambda: bool(log.about(blame)))
 
     run.task = asyncio.create_task(hold_everything_up())
     await run.task
-    await asyncio.to_thread(until, lambda: bool(heard.about("continues after", blame)))
+    await asyncio.to_thread(until, lambda: bool(log.about("continues after", blame)))
     watch.stop()
 
-    (told,) = heard.about("has been blocked", blame)
+    (told,) = log.about("has been blocked", blame)
     assert "hold_everything_up" in told
-    assert len(heard.about(blame)) == 2
+    assert len(log.about(blame)) == 2
 
 
-async def test_others_are_not_blamed_for_it(heard: Heard) -> None:
+async def test_others_are_not_blamed_for_it(log: LoggedLines) -> None:
     run = ActiveRun(Job(), 0.0, 0.0, None)
     watch = LoopWatch(lambda: [run], blocked_seconds=0.01)
 
     async def somebody_else() -> None:
         watch.wake()
-        until(lambda: bool(heard.about("visitor")))
+        until(lambda: bool(log.about("visitor")))
 
     task = asyncio.create_task(somebody_else(), name="visitor")
     await task
     watch.stop()
 
-    assert heard.about("task 'visitor' blocks it; active: run 7 of train 'greedy'")
-    assert not heard.about("greedy' blocks it")
+    assert log.about("task 'visitor' blocks it; active: run 7 of train 'greedy'")
+    assert not log.about("greedy' blocks it")
 
 
 async def test_the_watch_sleeps_while_nothing_runs_and_wakes_again() -> None:

@@ -39,7 +39,7 @@ def test_a_link_opens_the_dashboard_and_leaves_the_address_bar(page: Page, serve
     expect(page.get_by_text("this browser")).to_be_visible()
 
 
-def test_a_link_that_was_used_says_how_to_get_another(
+def test_a_used_link_explains_how_to_get_another(
     page: Page, served: Served, chromium: Browser, watch: Watch
 ) -> None:
     watch.allowed = {"403 (Forbidden)"}
@@ -56,7 +56,7 @@ def test_a_link_that_was_used_says_how_to_get_another(
     expect(page).to_have_url(re.compile("/login"))
 
 
-def test_who_logs_out_is_out_on_the_server_too(page: Page, served: Served) -> None:
+def test_a_logout_ends_the_session_on_the_server(page: Page, served: Served) -> None:
     page.goto(link_to(served))
     kept = page.context.cookies()
 
@@ -68,7 +68,7 @@ def test_who_logs_out_is_out_on_the_server_too(page: Page, served: Served) -> No
     expect(page).to_have_url(re.compile("/login"))
 
 
-def test_who_signs_out_everywhere_is_out_in_every_browser(
+def test_signing_out_everywhere_ends_the_sessions_of_all_browsers(
     page: Page, served: Served, chromium: Browser
 ) -> None:
     other = chromium.new_context(base_url=served.address)

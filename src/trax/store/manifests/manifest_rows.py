@@ -13,19 +13,17 @@ from sqlalchemy import Boolean, literal_column, select, text, update
 
 from trax.bounds import duration_within_bounds
 from trax.clock import format_duration
-from trax.records.listing import ManifestFilter, RecordPage
 from trax.records.manifest import Manifest
+from trax.records.nouns import ManifestFilter
 from trax.records.states import ScheduleType
 from trax.store.dialect import among, id_document, ids_of, name_document, rows_of
 from trax.store.listing import (
     RecordQuery,
     Search,
-    count_rows,
+    equal_to,
     estimate_index_rows,
-    first_page_of,
     group_id,
     manifest_id,
-    page_of,
     shorten,
 )
 from trax.store.schema import tables, tables_for
@@ -35,12 +33,10 @@ from trax.store.schema.work_queue import QUEUED
 from trax.store.types import SQLITE, parse_json, sql_literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
-
-    from trax.records.listing import Count
 
 
 STARTED_BY_ANOTHER = ("dependent", "dormant_dependent")
@@ -62,27 +58,13 @@ def load_by_names(
     return [by_id[external_id] for external_id in external_ids if external_id in by_id]
 
 
-def load_list(
-    connection: Connection,
-    manifest_filter: ManifestFilter | None = None,
-    *,
-    before: str | None = None,
-    after: str | None = None,
-    limit: int = 50,
-    brief: bool = False,
-) -> list[Manifest]:
-    """Manifests in the order of their external ids, below `before` and above `after`."""
-    names = load_names(connection, manifest_filter, before=before, after=after, limit=limit)
-    return load_by_names(connection, names, brief=brief) if names else []
-
-
 def load_names(
     connection: Connection,
     manifest_filter: ManifestFilter | None = None,
     *,
     before: str | None = None,
     after: str | None = None,
-    limit: int = 50,
+    limit: int | None = 50,
 ) -> list[str]:
     """External ids in their order, below `before` and above `after`."""
     wanted = manifest_filter or ManifestFilter()
@@ -269,52 +251,19 @@ NAMES_WINDOW: Final = 100_000
 """How many, if only external ids are compared: the index has those."""
 
 
-def page(
-    connection: Connection,
-    manifest_filter: ManifestFilter,
-    *,
-    before: str | None,
-    after: str | None,
-    limit: int,
-    brief: bool = False,
-) -> RecordPage[Manifest]:
-    """A page in ascending order of external ids; `older` is the previous page and `newer` the next."""
-    search = _search(connection, manifest_filter)
-    if before is None and after is None:
-        page_keys = first_page_of(connection, search, limit=limit)
-    else:
-        page_keys = page_of(connection, search, below=before, above=after, limit=limit)
-    names = page_keys.keys[::-1]
-    items = tuple(load_by_names(connection, names, brief=brief)) if names else ()
-    return RecordPage(items=items, older=page_keys.below, newer=page_keys.above, complete=page_keys.complete)
-
-
-def count(connection: Connection, manifest_filter: ManifestFilter, *, quick: bool = False) -> Count:
-    return count_rows(connection, _search(connection, manifest_filter), quick=quick)
-
-
-def _search(connection: Connection, manifest_filter: ManifestFilter) -> Search:
+def _search(connection: Connection, filters: ManifestFilter) -> Search:
     manifest = tables(connection).manifest
-    filters = {
-        manifest.c.train: manifest_filter.train,
-        manifest.c.enabled: manifest_filter.enabled,
-        manifest.c.schedule_type: manifest_filter.schedule_type,
-    }
-    others: list[ColumnElement[bool]] = [
-        column == value for column, value in filters.items() if value is not None
-    ]
+    others = equal_to(manifest, filters, "train", "enabled", "schedule_type")
     window = WINDOW if others else NAMES_WINDOW
-    if manifest_filter.text is not None:
-        others.append(manifest.c.external_id.icontains(manifest_filter.text, autoescape=True))
+    if (part := filters.get("text")) is not None:
+        others.append(manifest.c.external_id.icontains(part, autoescape=True))
     search = Search(table=manifest, unindexed=others, key="external_id", window=window)
-    if manifest_filter.retired is not None:
-        search = replace(search, **_narrow_to_retired(connection, is_retired=manifest_filter.retired))
-    if manifest_filter.group is not None:
-        search = search.narrow(manifest.c.group_id == group_id(connection, manifest_filter.group))
-    if manifest_filter.depends_on is not None:
-        search = search.narrow(
-            manifest.c.depends_on_id == manifest_id(connection, manifest_filter.depends_on)
-        )
+    if (is_retired := filters.get("retired", False)) is not None:
+        search = replace(search, **_narrow_to_retired(connection, is_retired=is_retired))
+    if (group := filters.get("group")) is not None:
+        search = search.narrow(manifest.c.group_id == group_id(connection, group))
+    if (parent := filters.get("depends_on")) is not None:
+        search = search.narrow(manifest.c.depends_on_id == manifest_id(connection, parent))
     return search
 
 
@@ -334,6 +283,38 @@ _NAMES: Final = RecordQuery(
     record=lambda row: str(row.external_id),
     ascending=True,
 )
+
+
+class ManifestQuery(RecordQuery[ManifestFilter, Manifest]):
+    """Lists of manifests: first their names, which the index has, then the rows of those."""
+
+    def load_list(
+        self,
+        connection: Connection,
+        record_filter: ManifestFilter | None = None,
+        *,
+        before: Any = None,
+        after: Any = None,
+        limit: int | None = 50,
+        brief: bool = False,
+    ) -> list[Manifest]:
+        names = load_names(connection, record_filter, before=before, after=after, limit=limit)
+        return load_by_names(connection, names, brief=brief) if names else []
+
+    def load_by_keys(
+        self,
+        connection: Connection,
+        search: Search,  # noqa: ARG002 - the keys are names
+        keys: Sequence[Any],
+        *,
+        brief: bool,
+    ) -> Mapping[Any, Manifest]:
+        found = load_by_names(connection, keys, brief=brief)
+        return {manifest.external_id: manifest for manifest in found}
+
+
+MANIFESTS: Final = ManifestQuery(search=_search, records=_records, record=_record, ascending=True)
+page, load_list, count = MANIFESTS.page, MANIFESTS.load_list, MANIFESTS.count
 
 
 def lock_targets(connection: Connection, external_ids: Sequence[str]) -> dict[str, Row[Any]]:

@@ -11,7 +11,7 @@ from sqlalchemy import and_, literal, or_, select, text
 from trax.records.states import QueueStatus, State
 from trax.store import listing
 from trax.store.dialect import allow_broad_plans, id_document, ids_of, lift_limits
-from trax.store.listing import RecordQuery, Search, group_id, manifest_id
+from trax.store.listing import RecordQuery, Search, equal_to, group_id, manifest_id
 from trax.store.queue import work_queue
 from trax.store.runs import metadata
 from trax.store.schema import tables, tables_for
@@ -21,43 +21,34 @@ from trax.store.types import sql_literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Select, Table
+    from sqlalchemy import ColumnElement, Connection, Select
 
     from trax.records import Metadata
-    from trax.records.listing import EntryFilter
+    from trax.records.nouns import EntryFilter
 
 
-def _search(connection: Connection, entry_filter: EntryFilter) -> Search:
-    queue = tables(connection).work_queue
-    search = Search(table=queue, unindexed=_unindexed_conditions(connection, queue, entry_filter))
-    if entry_filter.status is QueueStatus.QUEUED:
+def _search(connection: Connection, filters: EntryFilter) -> Search:
+    queue, status = tables(connection).work_queue, filters.get("status")
+    others = equal_to(queue, filters, "train", "origin")
+    if (group := filters.get("group")) is not None:
+        others.append(queue.c.group_id == group_id(connection, group))
+    if status == QueueStatus.DISPATCHED:  # most entries are dispatched, so there is no index
+        others.append(queue.c.status == sql_literal(QueueStatus.DISPATCHED))
+    search = Search(table=queue, unindexed=others)
+    if status == QueueStatus.QUEUED:
         # There may be many queued entries, adjacent in the index.
         total = partial(_count_queued, connection)
         search = replace(search, indexed=(_has_status(QueueStatus.QUEUED),), total=total)
-    if entry_filter.status is QueueStatus.CANCELLED:
+    if status == QueueStatus.CANCELLED:
         condition = work_queue.WHERE_STATUS[QueueStatus.CANCELLED]
         total = partial(listing.estimate_index_rows, connection, queue, "work_queue_cancelled_idx", condition)
         search = search.narrow(_has_status(QueueStatus.CANCELLED), total=total)
-    if entry_filter.external_id is not None:
-        query = select(queue.c.id).where(queue.c.external_id == entry_filter.external_id)
+    if (external_id := filters.get("external_id")) is not None:
+        query = select(queue.c.id).where(queue.c.external_id == external_id)
         search = search.narrow(queue.c.id.in_(list(connection.execute(query).scalars())))
-    if entry_filter.manifest is not None:
-        search = search.narrow(queue.c.manifest_id == manifest_id(connection, entry_filter.manifest))
+    if (manifest := filters.get("manifest")) is not None:
+        search = search.narrow(queue.c.manifest_id == manifest_id(connection, manifest))
     return search
-
-
-def _unindexed_conditions(
-    connection: Connection, queue: Table, entry_filter: EntryFilter
-) -> list[ColumnElement[bool]]:
-    equal = {queue.c.train: entry_filter.train, queue.c.origin: entry_filter.origin}
-    conditions: list[ColumnElement[bool]] = [
-        column == value for column, value in equal.items() if value is not None
-    ]
-    if entry_filter.group is not None:
-        conditions.append(queue.c.group_id == group_id(connection, entry_filter.group))
-    if entry_filter.status is QueueStatus.DISPATCHED:  # most entries are dispatched, so there is no index
-        conditions.append(queue.c.status == sql_literal(QueueStatus.DISPATCHED))
-    return conditions
 
 
 def _has_status(status: QueueStatus) -> ColumnElement[bool]:

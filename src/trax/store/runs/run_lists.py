@@ -16,11 +16,13 @@ from trax.store.dialect import id_document, ids_of
 from trax.store.listing import (
     RecordQuery,
     Search,
+    equal_to,
     estimate_index_rows,
     estimate_rows,
     group_id,
     id_at,
     manifest_id,
+    period_conditions,
 )
 from trax.store.runs import metadata
 from trax.store.schema import tables, tables_for
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Select, Table
 
-    from trax.records.listing import RunFilter
+    from trax.records.nouns import RunFilter
 
 
 RARE_TRAIN_RUNS: Final = 5_000
@@ -48,54 +50,47 @@ INDEXES: Final = {
 }
 
 
-def _search(connection: Connection, run_filter: RunFilter) -> Search:
-    run = tables(connection).metadata
-    search = _narrow_to_period(
-        connection,
-        run_filter,
-        Search(table=run, unindexed=_unindexed_conditions(connection, run, run_filter)),
-    )
-    if run_filter.state is not None and run_filter.state in INDEXES:
-        search = _narrow_to_state(connection, run_filter.state, search)
-    if run_filter.manifest is not None:
-        search = search.narrow(run.c.manifest_id == manifest_id(connection, run_filter.manifest))
-    if run_filter.parent_id is not None:
-        search = search.narrow(run.c.parent_id == run_filter.parent_id)
-    if run_filter.train is not None and _is_rare(connection, run, run_filter.train):
-        search = search.narrow(_is_of_train(run, run_filter.train))
-    if run_filter.external_id is not None:
-        search = _narrow_to_external_id(connection, run_filter.external_id, search)
+def _search(connection: Connection, filters: RunFilter) -> Search:
+    run, state = tables(connection).metadata, filters.get("state")
+    search = Search(table=run, unindexed=_unindexed_conditions(connection, run, filters))
+    search = _narrow_to_period(connection, filters, search)
+    if state is not None and state in INDEXES:
+        search = _narrow_to_state(connection, State(state), search)
+    if (manifest := filters.get("manifest")) is not None:
+        search = search.narrow(run.c.manifest_id == manifest_id(connection, manifest))
+    if (parent_id := filters.get("parent_id")) is not None:
+        search = search.narrow(run.c.parent_id == parent_id)
+    if (train := filters.get("train")) is not None and _is_rare(connection, run, train):
+        search = search.narrow(_is_of_train(run, train))
+    if (external_id := filters.get("external_id")) is not None:
+        search = _narrow_to_external_id(connection, external_id, search)
     return search
 
 
 def _unindexed_conditions(
-    connection: Connection, run: Table, run_filter: RunFilter
+    connection: Connection, run: Table, filters: RunFilter
 ) -> list[ColumnElement[bool]]:
     """Build the conditions that no index supports."""
-    conditions: list[ColumnElement[bool]] = []
-    if run_filter.state is State.COMPLETED:
-        conditions.append(run.c.state == sql_literal(run_filter.state))
-    if run_filter.group is not None:
-        conditions.append(run.c.group_id == group_id(connection, run_filter.group))
-    if run_filter.since is not None:
-        conditions.append(run.c.created_at >= run_filter.since)
-    if run_filter.until is not None:
-        conditions.append(run.c.created_at < run_filter.until)
-    if run_filter.train is not None:
-        conditions.append(run.c.train == run_filter.train)
-    elif not run_filter.admin and run_filter.state not in INDEXES:  # administrative runs are always completed
+    state, train = filters.get("state"), filters.get("train")
+    conditions = [*equal_to(run, filters, "train"), *period_conditions(run.c.created_at, filters)]
+    if state == State.COMPLETED:
+        conditions.append(run.c.state == sql_literal(State.COMPLETED))
+    if (group := filters.get("group")) is not None:
+        conditions.append(run.c.group_id == group_id(connection, group))
+    if train is None and not filters.get("admin") and state not in INDEXES:
+        # Administrative runs are always completed.
         conditions.append(run.c.train.not_like(f"{ADMINISTRATIVE_PREFIX}%"))
     return conditions
 
 
-def _narrow_to_period(connection: Connection, run_filter: RunFilter, search: Search) -> Search:
+def _narrow_to_period(connection: Connection, filters: RunFilter, search: Search) -> Search:
     """Convert the time range to a range of ids; there is no index on `created_at`."""
-    run = search.table
-    first = 0 if run_filter.since is None else id_at(connection, run, run_filter.since - SKEW)
-    if run_filter.until is not None:
-        end = id_at(connection, run, run_filter.until + SKEW)
+    run, since, until = search.table, filters.get("since"), filters.get("until")
+    first = 0 if since is None else id_at(connection, run, since - SKEW)
+    if until is not None:
+        end = id_at(connection, run, until + SKEW)
         return replace(search, indexed=(run.c.id >= first, run.c.id < end), total=lambda: end - first)
-    if run_filter.since is not None:
+    if since is not None:
         return replace(
             search, indexed=(run.c.id >= first,), total=lambda: _estimate_from(connection, run, first)
         )

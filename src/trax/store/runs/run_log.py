@@ -19,7 +19,7 @@ from trax.store.dialect import (
     limit_statement_time,
     rows_of,
 )
-from trax.store.listing import RecordQuery, Search, shorten
+from trax.store.listing import RecordQuery, Search, equal_to, shorten
 from trax.store.schema import tables, tables_for
 from trax.store.types import BigId, storable
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Insert, Row, Select, Update
 
-    from trax.records.listing import LogFilter
     from trax.records.metadata import NewLogLine, ProgressUpdate
+    from trax.records.nouns import LogFilter
 
 
 JUNCTION_COLUMNS: Final = ("current_junction", "junction_started_at")
@@ -195,16 +195,15 @@ LEVELS: Final = tuple(LogLevel)
 """Log levels, lowest first."""
 
 
-def _search(connection: Connection, log_filter: LogFilter) -> Search:
+def _search(connection: Connection, filters: LogFilter) -> Search:
     limit_statement_time(connection, seconds=SEARCH_SECONDS)
     log = tables(connection).log
-    of_run = [] if log_filter.metadata_id is None else [log.c.metadata_id == log_filter.metadata_id]
     others: list[ColumnElement[bool]] = []
-    if log_filter.level is not None:
-        others.append(log.c.level.in_(LEVELS[LEVELS.index(log_filter.level) :]))
-    if log_filter.text is not None:
-        others.append(log.c.message.icontains(log_filter.text, autoescape=True))
-    return Search(table=log, indexed=of_run, unindexed=others)
+    if (level := filters.get("level")) is not None:
+        others.append(log.c.level.in_(LEVELS[LEVELS.index(LogLevel(level)) :]))
+    if (text := filters.get("text")) is not None:
+        others.append(log.c.message.icontains(text, autoescape=True))
+    return Search(table=log, indexed=equal_to(log, filters, "metadata_id"), unindexed=others)
 
 
 LINES: Final = RecordQuery(search=_search, records=select_records, record=build_record)

@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trax.records.listing import RunFilter
+from trax.records.nouns import RunFilter
 from trax.records.states import State
 from trax.store.runs.run_lists import RUNS
 from trax.worker.dispatcher import dispatch_now

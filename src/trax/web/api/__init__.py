@@ -15,7 +15,7 @@ audit.py         `/audit`
 sessions.py      `/sessions`
 
 bodies.py        request bodies, and their validation
-paging.py        lists: query parameters, pages, JSON responses
+paging.py        lists: routes and query parameters from a noun, pages, JSON responses
 document.py      the OpenAPI document
 """
 

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from trax.records.audit import AuditEntry
+from trax.records.nouns import AUDIT
 from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.paging import ApiPage, Full, JsonWriter, ListQueryById, Moment, NameQuery, PathId, load_page
+from trax.web.api.paging import JsonWriter, PathId, add_list_route
 from trax.web.context import InjectedContext
 
 router = APIRouter(prefix="/audit", tags=["audit"], route_class=JsonRoute)
-
-
-class AuditListQuery(ListQueryById):
-    """Filters for actions."""
-
-    actor: NameQuery = None
-    action: NameQuery = None
-    noun: NameQuery = None
-    target: NameQuery = None
-    since: Moment | None = None
-    until: Moment | None = None
-    full: Full = True
 
 
 class Undo(Body):
@@ -33,13 +20,10 @@ class Undo(Body):
     force: bool = False
 
 
-entry_response, page_response = JsonWriter(AuditEntry), JsonWriter(ApiPage[AuditEntry])
+entry_response = JsonWriter(AuditEntry)
 
 
-@router.get("", response_model=ApiPage[AuditEntry])
-async def list_audit(context: InjectedContext, query: Annotated[AuditListQuery, Query()]) -> Response:
-    """List actions, newest first. `action` is e.g. `groups.update`, `target` the id or name changed."""
-    return page_response(await load_page(context.app.audit, query, context.mask))
+add_list_route(router, AUDIT, AuditEntry)
 
 
 @router.get("/{audit_id:row_id}", response_model=AuditEntry)

@@ -5,37 +5,27 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Self
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
-from trax.records import DeadLetter, DeadLetterStatus
+from trax.records import DeadLetter
 from trax.records.dead_letter import DeadLetterGroup
+from trax.records.nouns import DEAD_LETTERS
 from trax.web.api.bodies import Body, DeadLetterSelection, JsonRoute, Note
 from trax.web.api.paging import (
     LONGEST_PAGE,
-    ApiPage,
     JsonWriter,
     Limit,
-    ListQueryById,
-    NameQuery,
     PathId,
-    load_page,
+    add_list_route,
     mask_record,
 )
 from trax.web.context import InjectedContext
 from trax.web.problems import Refusal, problem
 
 router = APIRouter(prefix="/dead-letters", tags=["dead letters"], route_class=JsonRoute)
-
-
-class DeadLetterListQuery(ListQueryById):
-    """Filters for dead letters."""
-
-    status: DeadLetterStatus | None = None
-    manifest: NameQuery = None
-    fingerprint: NameQuery = None
 
 
 class Requeue(DeadLetterSelection):
@@ -86,7 +76,7 @@ class AcknowledgeResult(BaseModel):
     skipped: int
 
 
-letter_response, page_response = JsonWriter(DeadLetter), JsonWriter(ApiPage[DeadLetter])
+letter_response = JsonWriter(DeadLetter)
 requeue_response, acknowledge_response, groups_response = (
     JsonWriter(RequeueResult),
     JsonWriter(AcknowledgeResult),
@@ -94,12 +84,7 @@ requeue_response, acknowledge_response, groups_response = (
 )
 
 
-@router.get("", response_model=ApiPage[DeadLetter])
-async def list_dead_letters(
-    context: InjectedContext, query: Annotated[DeadLetterListQuery, Query()]
-) -> Response:
-    """List dead letters, newest first."""
-    return page_response(await load_page(context.app.dead_letters, query, context.mask))
+add_list_route(router, DEAD_LETTERS, DeadLetter)
 
 
 @router.get("/groups", response_model=list[DeadLetterGroup])

@@ -8,21 +8,17 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from trax.bounds import LARGEST_ID, LONGEST_NAME
-from trax.records import LogLevel, LogLine, Metadata, Reason, State, WorkQueueEntry
+from trax.records import LogLine, Metadata, Reason, WorkQueueEntry
+from trax.records.nouns import EXECUTIONS, LOGS
 from trax.web.api.bodies import CancelledIds, Ids, JsonRoute
 from trax.web.api.paging import (
     After,
     ApiPage,
     Before,
-    Full,
     JsonWriter,
     Limit,
-    ListQueryById,
-    Moment,
-    NameQuery,
     PathId,
-    RowId,
-    load_page,
+    add_list_route,
     mask_record,
 )
 from trax.web.api.trains import rerun
@@ -32,23 +28,7 @@ from trax.web.problems import FieldProblem, Refusal, problem
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=JsonRoute)
 
 
-class ExecutionListQuery(ListQueryById):
-    """Filters for executions."""
-
-    state: State | None = None
-    train: NameQuery = None
-    manifest: NameQuery = None
-    group: NameQuery = None
-    parent_id: RowId | None = None
-    since: Moment | None = None
-    until: Moment | None = None
-    external_id: Annotated[
-        str | None, Query(max_length=200, description="The external id or its beginning.")
-    ] = None
-    admin: Annotated[bool, Query(description="Include administrative trains.")] = False
-
-
-run_response, page_response = JsonWriter(Metadata), JsonWriter(ApiPage[Metadata])
+run_response = JsonWriter(Metadata)
 lines_response, entry_response, cancel_response = (
     JsonWriter(ApiPage[LogLine]),
     JsonWriter(WorkQueueEntry),
@@ -56,12 +36,7 @@ lines_response, entry_response, cancel_response = (
 )
 
 
-@router.get("", response_model=ApiPage[Metadata])
-async def list_executions(
-    context: InjectedContext, query: Annotated[ExecutionListQuery, Query()]
-) -> Response:
-    """List executions, newest first. `since` and `until` filter by creation time."""
-    return page_response(await load_page(context.app.executions, query, context.mask))
+add_list_route(router, EXECUTIONS, Metadata)
 
 
 @router.get("/{metadata_id:row_id}", response_model=Metadata)
@@ -112,24 +87,15 @@ async def rerun_execution(context: InjectedContext, metadata_id: PathId) -> Resp
     return entry_response(mask_record(await rerun(context.app, metadata_id), context.mask), 201)
 
 
-class LogListQuery(ListQueryById):
-    """Filters for log lines."""
-
-    level: Annotated[LogLevel | None, Query(description="This level or higher.")] = None
-    text: Annotated[str | None, Query(max_length=200, description="Part of the message.")] = None
-    metadata_id: RowId | None = None
-    full: Full = True
-
-
 logs_router = APIRouter(prefix="/logs", tags=["logs"], route_class=JsonRoute)
 
-logs_response = JsonWriter(ApiPage[LogLine])
-
-
-@logs_router.get("", response_model=ApiPage[LogLine])
-async def list_log_lines(context: InjectedContext, query: Annotated[LogListQuery, Query()]) -> Response:
-    """List log lines, newest first. A text search reads a bounded number of lines; see `complete`."""
-    return logs_response(await load_page(context.app.logs, query, context.mask))
+add_list_route(
+    logs_router,
+    LOGS,
+    LogLine,
+    operation="list_log_lines",
+    more_help=" A text search reads a bounded number of lines; see `complete`.",
+)
 
 
 why_router = APIRouter(prefix="/why", tags=["why"], route_class=JsonRoute)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from trax.bounds import LONGEST_NAME
 from trax.records import ManifestGroup
+from trax.records.nouns import GROUPS
 from trax.web.api.bodies import Body, CancelledIds, JsonRoute
-from trax.web.api.paging import ApiPage, JsonWriter, ListQueryByName, Priority, WholeNumber, load_page
+from trax.web.api.paging import JsonWriter, Priority, WholeNumber, add_list_route
 from trax.web.context import InjectedContext
 
 router = APIRouter(prefix="/groups", tags=["groups"], route_class=JsonRoute)
@@ -33,14 +34,11 @@ class TriggerCount(BaseModel):
     triggered: int
 
 
-group_response, page_response = JsonWriter(ManifestGroup), JsonWriter(ApiPage[ManifestGroup])
+group_response = JsonWriter(ManifestGroup)
 trigger_response, cancel_response = JsonWriter(TriggerCount), JsonWriter(CancelledIds)
 
 
-@router.get("", response_model=ApiPage[ManifestGroup])
-async def list_groups(context: InjectedContext, query: Annotated[ListQueryByName, Query()]) -> Response:
-    """List groups by name."""
-    return page_response(await load_page(context.app.groups, query, context.mask))
+add_list_route(router, GROUPS, ManifestGroup)
 
 
 @router.get("/{name:name}", response_model=ManifestGroup)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 from starlette.responses import Response
 
 from trax.bounds import LONGEST_NAME
-from trax.records import Manifest, Reason, ScheduleType, WorkQueueEntry
+from trax.records import Manifest, Reason, WorkQueueEntry
+from trax.records.nouns import MANIFESTS
 from trax.settings.kinds import Delay
 from trax.web.api.bodies import Body, CancelledIds, JsonRoute
 from trax.web.api.paging import (
-    ApiPage,
     JsonWriter,
-    ListQueryByName,
-    NameQuery,
-    load_page,
+    add_list_route,
     mask_record,
 )
 from trax.web.context import InjectedContext
@@ -28,27 +26,13 @@ ExternalId = Annotated[
 ]
 
 
-class ManifestListQuery(ListQueryByName):
-    """Filters for manifests."""
-
-    group: NameQuery = None
-    train: NameQuery = None
-    enabled: bool | None = None
-    schedule_type: ScheduleType | None = None
-    depends_on: NameQuery = None
-    text: Annotated[str | None, Query(max_length=200, description="Part of the external id.")] = None
-    retired: Annotated[bool, Query(description="Only retired manifests; by default they are left out.")] = (
-        False
-    )
-
-
 class TriggerRequest(Body):
     """An optional delay of the run."""
 
     delay: Delay | None = None
 
 
-manifest_response, page_response = JsonWriter(Manifest), JsonWriter(ApiPage[Manifest])
+manifest_response = JsonWriter(Manifest)
 entry_response, cancel_response, reasons_response = (
     JsonWriter(WorkQueueEntry),
     JsonWriter(CancelledIds),
@@ -56,10 +40,7 @@ entry_response, cancel_response, reasons_response = (
 )
 
 
-@router.get("", response_model=ApiPage[Manifest])
-async def list_manifests(context: InjectedContext, query: Annotated[ManifestListQuery, Query()]) -> Response:
-    """List manifests by external id."""
-    return page_response(await load_page(context.app.manifests, query, context.mask))
+add_list_route(router, MANIFESTS, Manifest)
 
 
 @router.get("/{external_id:name}/why", response_model=list[Reason])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeAlias, TypeVar
 
-from fastapi import Path, Query
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, TypeAdapter
+from fastapi import APIRouter, Path, Query
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, TypeAdapter, create_model
 from pydantic_core import PydanticCustomError, to_json
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
@@ -21,8 +21,13 @@ from trax.bounds import (
     PRIORITY_MAX,
     is_moment,
 )
-from trax.records.listing import Count, RecordPage
+from trax.records.nouns import Noun
+from trax.web.access import Visitor
+from trax.web.context import InjectedContext, InjectedVisitor, WebContext
 from trax.web.masking import Mask
+
+if TYPE_CHECKING:
+    from trax.records.listing import Count, RecordPage
 
 BRIEF_BYTES: Final = 4096
 """Longer inputs and outputs are omitted from lists; the single record has them."""
@@ -139,10 +144,10 @@ class ApiPage(BaseModel, Generic[T]):
 
 
 class ListQuery(BaseModel):
-    """Query parameters of every list; subclasses add filters."""
+    """Query parameters of every list; `build_list_query` adds cursors and filters of a noun."""
 
-    newest_first: ClassVar[bool] = False
-    """Whether the list begins with the highest key, so that the next page is `before` the last one."""
+    before: int | str | None = None
+    after: int | str | None = None
     limit: Limit = 50
     total: WithTotal = False
     full: Full = False
@@ -150,50 +155,77 @@ class ListQuery(BaseModel):
     @property
     def filters(self) -> dict[str, Any]:
         """The filters, without the parameters of paging."""
-        return self.model_dump(exclude={"after", "before", *ListQuery.model_fields})
+        return self.model_dump(exclude=set(ListQuery.model_fields))
 
 
-class ListQueryById(ListQuery):
-    """Query parameters of a list by id, newest first."""
-
-    newest_first: ClassVar[bool] = True
-    after: After = None
-    before: Before = None
-
-
-class ListQueryByName(ListQuery):
-    """Query parameters of a list by name."""
-
-    after: AfterName = None
-    before: BeforeName = None
+TYPES: Final[Mapping[type[Any], Any]] = {
+    str: Annotated[str, Field(max_length=LONGEST_NAME)],
+    int: RowId,
+    datetime: Moment,
+}
 
 
-async def load_page(noun: Any, query: ListQueryById | ListQueryByName, mask: Mask) -> ApiPage[Any]:
+def build_list_query(noun: Noun) -> type[ListQuery]:
+    """The query parameters of the list of a noun: its filters, its cursors and its defaults."""
+    fields: dict[str, Any] = {
+        "before": (BeforeName if noun.is_by_name else Before, None),
+        "after": (AfterName if noun.is_by_name else After, None),
+        "full": (Full, noun.is_full),
+    }
+    for name, each in noun.filters_by_name.items():
+        found = TYPES.get(each.kind, each.kind)
+        optional = found if each.default is not None else found | None
+        fields[name] = (Annotated[optional, Query(description=each.help)], each.default)
+    return create_model(f"{noun.name}_query", __base__=ListQuery, **fields)
+
+
+Restrict: TypeAlias = Callable[[Visitor, Mapping[str, Any]], Mapping[str, Any] | None]
+"""Narrows filters to what the client may see; None if it may see nothing."""
+
+
+def add_list_route(
+    router: APIRouter,
+    noun: Noun,
+    record: Any,
+    *,
+    operation: str | None = None,
+    more_help: str = "",
+    restrict: Restrict | None = None,
+) -> None:
+    """Add the route that lists, pages and counts the records of a noun."""
+    page_type: Any = ApiPage[record]
+    respond = JsonWriter(page_type)
+
+    async def list_records(context: WebContext, visitor: Visitor, query: ListQuery) -> Response:
+        filters = query.filters if restrict is None else restrict(visitor, query.filters)
+        if filters is None:
+            return respond(ApiPage[Any](items=[]))
+        return respond(await load_page(context, noun, query, filters))
+
+    list_records.__annotations__ = {
+        "context": InjectedContext,
+        "visitor": InjectedVisitor,
+        "query": Annotated[build_list_query(noun), Query()],
+    }
+    list_records.__doc__ = noun.summary + more_help
+    name = operation or f"list_{noun.name}"
+    router.add_api_route("", list_records, name=name, methods=["GET"], response_model=page_type)
+
+
+async def load_page(
+    context: WebContext, noun: Noun, query: ListQuery, filters: Mapping[str, Any]
+) -> ApiPage[Any]:
     """Load a page from a resource of the app, with secrets in its items masked."""
-    filters = query.filters
-    found = await noun.page(
+    resource = getattr(context.app, noun.name)
+    found: RecordPage[Any] = await resource.page(
         before=query.before, after=query.after, limit=query.limit, brief=not query.full, **filters
     )
-    total = await noun.count(**filters) if query.total else None
-    items = [summarize_record(item, mask) for item in found.items]
-    return page_of(found, items, total, newest_first=query.newest_first)
-
-
-def page_of(
-    record_page: RecordPage[Any],
-    items: Iterable[Any],
-    total: Count | None = None,
-    *,
-    newest_first: bool = True,
-) -> ApiPage[Any]:
-    """Build an API page from a page of records and its masked items."""
-    onward, back = (
-        (record_page.older, record_page.newer) if newest_first else (record_page.newer, record_page.older)
-    )
+    total: Count | None = await resource.count(**filters) if query.total else None
+    is_newest_first = not noun.is_ascending
     return ApiPage[Any].model_construct(
-        items=list(items),
-        next=onward,
-        previous=back,
-        complete=record_page.complete,
+        items=[summarize_record(item, context.mask) for item in found.items],
+        next=found.older if is_newest_first else found.newer,
+        previous=found.newer if is_newest_first else found.older,
+        complete=found.complete,
         total=None if total is None else Total(count=total.number, exact=total.exact),
     )

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.responses import Response
 
-from trax.records import Origin, QueueStatus, Reason, WorkQueueEntry
+from trax.records import Reason, WorkQueueEntry
+from trax.records.nouns import ENTRIES
 from trax.web.api.bodies import CancelledIds, Ids, JsonRoute
-from trax.web.api.paging import ApiPage, JsonWriter, ListQueryById, NameQuery, PathId, load_page, mask_record
+from trax.web.api.paging import JsonWriter, PathId, add_list_route, mask_record
 from trax.web.context import InjectedContext
 from trax.web.problems import Refusal, problem
 
 router = APIRouter(prefix="/queue", tags=["queue"], route_class=JsonRoute)
 
 
-class EntryListQuery(ListQueryById):
-    """Filters for entries."""
-
-    external_id: Annotated[str | None, Query(max_length=200, description="The external id.")] = None
-    status: QueueStatus | None = None
-    train: NameQuery = None
-    manifest: NameQuery = None
-    group: NameQuery = None
-    origin: Origin | None = None
-
-
-entry_response, page_response = JsonWriter(WorkQueueEntry), JsonWriter(ApiPage[WorkQueueEntry])
+entry_response = JsonWriter(WorkQueueEntry)
 cancel_response, reasons_response = JsonWriter(CancelledIds), JsonWriter(list[Reason])
 
 
-@router.get("", response_model=ApiPage[WorkQueueEntry])
-async def list_entries(context: InjectedContext, query: Annotated[EntryListQuery, Query()]) -> Response:
-    """List entries, newest first."""
-    return page_response(await load_page(context.app.work_queue, query, context.mask))
+add_list_route(router, ENTRIES, WorkQueueEntry, operation="list_entries")
 
 
 @router.get("/{entry_id:row_id}", response_model=WorkQueueEntry)

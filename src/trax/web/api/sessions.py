@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from trax.errors import NotFound
 from trax.records.audit import WebSession
+from trax.records.nouns import SESSIONS
 from trax.web.access import Means, Visitor
 from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.paging import ApiPage, JsonWriter, ListQueryById, NameQuery, PathId, load_page
-from trax.web.context import InjectedContext, InjectedVisitor, WebContext
+from trax.web.api.paging import JsonWriter, PathId, add_list_route
+from trax.web.context import InjectedContext
 
 router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=JsonRoute)
-
-
-class SessionListQuery(ListQueryById):
-    """Filters for sessions."""
-
-    user: NameQuery = None
 
 
 class EndSessions(Body):
@@ -44,33 +40,20 @@ class EndedSessions(BaseModel):
     ids: list[int]
 
 
-page_response, ended_response = JsonWriter(ApiPage[WebSession]), JsonWriter(EndedSessions)
+ended_response = JsonWriter(EndedSessions)
 
 
-async def sessions_for(
-    context: WebContext, visitor: Visitor, *, user: str | None, before: int | None, limit: int
-) -> list[WebSession]:
-    """List the sessions that the client may see: operators see all, others only their own."""
-    if not _may_list(visitor, user):
-        return []
-    scope = user if visitor.may_change else visitor.name
-    return await context.app.sessions.list(user=scope, before=before, limit=limit)
+def restrict_sessions(visitor: Visitor, filters: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The sessions that a client may see: operators see all, others only their own, or None."""
+    if visitor.may_change:
+        return filters
+    is_own = visitor.means is Means.SESSION and filters["user"] in {None, visitor.name}
+    return {**filters, "user": visitor.name} if is_own else None
 
 
-def _may_list(visitor: Visitor, user: str | None) -> bool:
-    return visitor.may_change or (visitor.means is Means.SESSION and user in {None, visitor.name})
-
-
-@router.get("", response_model=ApiPage[WebSession])
-async def list_sessions(
-    context: InjectedContext, visitor: InjectedVisitor, query: Annotated[SessionListQuery, Query()]
-) -> Response:
-    """List sessions, newest first. A viewer sees only their own."""
-    if not _may_list(visitor, query.user):
-        return page_response(ApiPage[WebSession](items=[]))
-    if not visitor.may_change:
-        query = query.model_copy(update={"user": visitor.name})
-    return page_response(await load_page(context.app.sessions, query, context.mask))
+add_list_route(
+    router, SESSIONS, WebSession, more_help=" A viewer sees only their own.", restrict=restrict_sessions
+)
 
 
 @router.delete("/{session_id:row_id}", response_model=EndedSessions)

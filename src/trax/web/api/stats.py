@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from trax.records.nouns import WORKERS
 from trax.records.stats import (
     Blocks,
     FailingTrain,
@@ -25,14 +26,11 @@ from trax.web.access import Means
 from trax.web.api.bodies import JsonRoute
 from trax.web.api.paging import (
     AfterName,
-    ApiPage,
-    Full,
     JsonWriter,
     Limit,
-    ListQueryById,
     NameQuery,
     PathId,
-    load_page,
+    add_list_route,
 )
 from trax.web.context import InjectedContext, InjectedVisitor
 from trax.web.events import EventStream
@@ -110,20 +108,10 @@ async def get_graph(context: InjectedContext, group: NameQuery = None) -> Respon
 workers_router = APIRouter(prefix="/workers", tags=["workers"], route_class=JsonRoute)
 
 
-class WorkerListQuery(ListQueryById):
-    """Workers are listed by id, the oldest first."""
-
-    newest_first: ClassVar[bool] = False
-    full: Full = True
+worker_response = JsonWriter(WorkerView)
 
 
-worker_response, workers_response = JsonWriter(WorkerView), JsonWriter(ApiPage[WorkerView])
-
-
-@workers_router.get("", response_model=ApiPage[WorkerView])
-async def list_workers(context: InjectedContext, query: Annotated[WorkerListQuery, Query()]) -> Response:
-    """List workers by id with their work filter and first jobs. `is_lost`: it missed its heartbeat."""
-    return workers_response(await load_page(context.app.workers, query, context.mask))
+add_list_route(workers_router, WORKERS, WorkerView)
 
 
 @workers_router.get("/{worker_id:row_id}", response_model=WorkerView)

@@ -15,7 +15,7 @@ audit.py         `/audit`
 login.py         `/login`, `/logout`, `/sessions`
 
 rendering.py     templates, static files, preferences, form actions and their messages
-listing.py       pagination of lists
+listing.py       filter forms and pagination of lists
 forms.py         form fields from a JSON Schema, and their values
 formats.py       formatting and parsing of values; JSON with colours
 """

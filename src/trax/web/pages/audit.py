@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.errors import TraxError
+from trax.records.nouns import AUDIT
 from trax.web.context import context_of, request_form
 from trax.web.pages.formats import whole_number
-from trax.web.pages.listing import ROWS, by_id, query_number, query_text
-from trax.web.pages.rendering import Message, run_action, show
+from trax.web.pages.listing import read_filters
+from trax.web.pages.rendering import Message, run_action, show_list
 
 if TYPE_CHECKING:
     from trax.web.context import Form
@@ -22,22 +23,7 @@ router = APIRouter()
 
 @router.get("/audit")
 async def audit(request: Request) -> Response:
-    query = {name: query_text(request, name) for name in ("actor", "action", "target")}
-    entries = await context_of(request).app.audit.list(
-        actor=query["actor"],
-        action=query["action"],
-        target=query["target"],
-        before=query_number(request, "before"),
-        limit=ROWS + 1,
-    )
-    return show(
-        request,
-        "audit.html",
-        here="audit",
-        listing=by_id(request, entries),
-        query=query,
-        is_filtered=any(query.values()),
-    )
+    return await show_list(request, "audit.html", AUDIT, read_filters(request, AUDIT), here="audit")
 
 
 @router.post("/audit")

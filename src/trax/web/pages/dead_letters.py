@@ -10,14 +10,14 @@ from starlette.responses import Response
 
 from trax.errors import NotFound, TraxError, count_noun
 from trax.records.listing import RecordPage
+from trax.records.nouns import DEAD_LETTERS
 from trax.records.states import DeadLetterStatus, State
 from trax.web.context import context_of, request_form
 from trax.web.pages.formats import whole_number
-from trax.web.pages.listing import by_id, query_choice, query_number, query_text
-from trax.web.pages.rendering import Message, row_ids, run_action, show
+from trax.web.pages.listing import load_listing, read_filters
+from trax.web.pages.rendering import Message, row_ids, run_action, show, show_list
 
 if TYPE_CHECKING:
-    from trax.app.dead_letters import DeadLetterKeywords
     from trax.records import DeadLetter, Metadata
     from trax.web.context import Form
 
@@ -31,30 +31,17 @@ WAITING: Final = DeadLetterStatus.AWAITING_INTERVENTION
 @router.get("/dead-letters")
 async def dead_letters(request: Request) -> Response:
     """List those awaiting intervention; `status=` (empty) lists all."""
-    letters = context_of(request).app.dead_letters
-    status = (
-        query_choice(request, "status", DeadLetterStatus) if "status" in request.query_params else WAITING
-    )
-    query: DeadLetterKeywords = {
-        "status": status,
-        "manifest": query_text(request, "manifest"),
-        "fingerprint": query_text(request, "fingerprint"),
-    }
-    rows = await letters.list(
-        **query, before=query_number(request, "before"), limit=SHOWN_LETTERS + 1, brief=True
-    )
-    groups = await letters.groups(limit=SHOWN_KINDS + 1, brief=True)
-    return show(
+    form = read_filters(request, DEAD_LETTERS, defaults={"status": WAITING})
+    groups = await context_of(request).app.dead_letters.groups(limit=SHOWN_KINDS + 1, brief=True)
+    return await show_list(
         request,
         "dead_letters.html",
+        DEAD_LETTERS,
+        form,
         here="dead_letters",
+        listing=await load_listing(request, DEAD_LETTERS, form.filters, limit=SHOWN_LETTERS),
         groups=groups[:SHOWN_KINDS],
         more_groups=len(groups) > SHOWN_KINDS,
-        listing=by_id(request, rows, limit=SHOWN_LETTERS),
-        query=query,
-        is_filtered=bool(query.get("manifest") or query.get("fingerprint") or status != WAITING),
-        statuses=list(DeadLetterStatus),
-        is_waiting=status == WAITING,
     )
 
 

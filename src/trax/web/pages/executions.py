@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
@@ -14,18 +14,18 @@ from starlette.responses import Response
 
 from trax.errors import TraxError, count_noun
 from trax.records.metadata import ADMINISTRATIVE_PREFIX
-from trax.records.states import ACTIVE, LogLevel, State
+from trax.records.nouns import EXECUTIONS, LOGS
+from trax.records.states import ACTIVE
 from trax.web.api.trains import rerun
 from trax.web.charts import Stretch, stretches
 from trax.web.context import context_of, request_form
 from trax.web.pages.formats import plain, span
-from trax.web.pages.listing import ROWS, load_newest, newest_first, query_choice, query_number, query_text
-from trax.web.pages.rendering import Message, Preferences, current_time, row_ids, run_action, show
+from trax.web.pages.listing import FilterField, load_listing, query_number, read_filters
+from trax.web.pages.rendering import Message, Preferences, current_time, row_ids, run_action, show, show_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trax.app.executions import ExecutionKeywords
     from trax.records import LogLine, Metadata
     from trax.web.context import Form
 
@@ -49,26 +49,11 @@ SHOWN_CHILDREN: Final = 20
 
 @router.get("/executions")
 async def executions(request: Request) -> Response:
-    within = query_choice(request, "within", WITHIN)
-    query: ExecutionKeywords = {
-        "state": query_choice(request, "state", State),
-        "train": query_text(request, "train"),
-        "manifest": query_text(request, "manifest"),
-        "group": query_text(request, "group"),
-        "external_id": query_text(request, "external_id"),
-    }
-    since = current_time(request) - WITHIN[within] if within else None
-    filters: ExecutionKeywords = {**query, "since": since, "admin": Preferences.of(request).admin}
-    return show(
-        request,
-        "executions.html",
-        here="executions",
-        listing=await load_newest(request, context_of(request).app.executions, **filters),
-        query={**query, "within": within},
-        is_filtered=bool(within or any(query.values())),
-        states=list(State),
-        spans=list(WITHIN),
-    )
+    now = current_time(request)
+    spans = {words: {"since": now - span} for words, span in WITHIN.items()}
+    form = read_filters(request, EXECUTIONS, FilterField("within", "Created within", spans, "all time"))
+    form = replace(form, filters={**form.filters, "admin": Preferences.of(request).admin})
+    return await show_list(request, "executions.html", EXECUTIONS, form, here="executions")
 
 
 @router.post("/executions")
@@ -145,31 +130,11 @@ def _can_rerun(run: Metadata, request: Request) -> bool:
     return app.context.settings.save_inputs and not is_cut and is_ours
 
 
-LONGEST_TEXT: Final = 200
-
-
 @router.get("/logs")
 async def logs(request: Request) -> Response:
-    text, execution = query_text(request, "text"), query_number(request, "execution")
-    level = query_choice(request, "level", LogLevel)
-    lines = await context_of(request).app.logs.page(
-        level=level,
-        text=text[:LONGEST_TEXT] if text else None,
-        metadata_id=execution,
-        before=query_number(request, "before"),
-        after=query_number(request, "after"),
-        limit=ROWS,
-        brief=True,
-    )
-    return show(
-        request,
-        "logs.html",
-        here="logs",
-        listing=newest_first(request, lines),
-        query={"text": text, "level": level, "execution": execution},
-        is_filtered=bool(text or level or execution),
-        levels=list(LogLevel),
-    )
+    form = read_filters(request, LOGS)
+    listing = await load_listing(request, LOGS, form.filters, counts=False)
+    return await show_list(request, "logs.html", LOGS, form, here="logs", listing=listing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from trax.bounds import is_duration
+from trax.bounds import is_duration, is_moment
 from trax.clock import format_duration, parse_duration
 from trax.errors import DefinitionError, TraxError, format_value
 from trax.records.schedule import Calendar, DateRange, Dates, DaysOfWeek, Exclusion, TimeWindow
@@ -124,6 +124,16 @@ def whole_number(name: str, text: str) -> int | None:
     if text and number is None:
         raise TraxError(f"{name}: {format_value(text)} is not a whole number of 0 or more")
     return number
+
+
+def parse_moment(text: str) -> datetime | None:
+    """Parse a time such as 2027-03-01T12:00, in UTC if it names no zone; None if it is not one."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return moment if is_moment(moment) else None
 
 
 def parse_whole(text: str) -> int | None:

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.errors import TraxError, count_noun
+from trax.records.nouns import MANIFESTS
 from trax.schedule.declaration import UNSET
 from trax.web.charts import Node
 from trax.web.charts import graph as draw_graph
@@ -72,6 +73,7 @@ async def group(request: Request, name: str) -> Response:
         group=stats.group,
         stats=stats,
         manifests=manifests.items,
+        columns=MANIFESTS.page_columns({}),
         more_manifests=manifests.newer is not None,
         graph=near,
         drawing=draw_groups(request, near, here=name),

@@ -11,12 +11,13 @@ from starlette.responses import RedirectResponse, Response
 
 from trax.app.sessions import FailedSignIn
 from trax.errors import TraxError, count_noun
+from trax.records.nouns import SESSIONS
 from trax.web.access import LONGEST_PASSWORD, Means, TooManyChecks
-from trax.web.api.sessions import sessions_for
+from trax.web.api.sessions import restrict_sessions
 from trax.web.context import context_of, csrf_token, link, request_form, safe_next, visitor_of
 from trax.web.pages.formats import whole_number
-from trax.web.pages.listing import ROWS, by_id, query_number, query_text
-from trax.web.pages.rendering import Message, run_action, show, show_plain
+from trax.web.pages.listing import Listing, load_listing, read_filters
+from trax.web.pages.rendering import Message, run_action, show_list, show_plain
 from trax.web.peer import is_head
 from trax.web.problems import Refusal, problem
 from trax.web.sessions import delete_cookie, set_cookie
@@ -153,15 +154,10 @@ def _form(request: Request, onward: str, *, name: str = "", why: str = "", statu
 
 @router.get("/sessions")
 async def sessions(request: Request) -> Response:
-    user = query_text(request, "user")
-    rows = await sessions_for(
-        context_of(request),
-        visitor_of(request),
-        user=user,
-        before=query_number(request, "before"),
-        limit=ROWS + 1,
-    )
-    return show(request, "sessions.html", here="sessions", listing=by_id(request, rows), user=user)
+    form, visitor = read_filters(request, SESSIONS), visitor_of(request)
+    allowed = restrict_sessions(visitor, form.filters)
+    listing = Listing(rows=()) if allowed is None else await load_listing(request, SESSIONS, allowed)
+    return await show_list(request, "sessions.html", SESSIONS, form, here="sessions", listing=listing)
 
 
 @router.post("/sessions")

@@ -8,18 +8,19 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from trax.app.manifests import ManifestKeywords, timing_of
+from trax.app.manifests import timing_of
 from trax.errors import TraxError, count_noun
+from trax.records.nouns import MANIFESTS
 from trax.records.states import ScheduleType
 from trax.schedule.preview import explain, preview_runs
 from trax.web.charts import Node, graph
 from trax.web.context import context_of, link, request_form
 from trax.web.pages.formats import describe_exclusion, exact
-from trax.web.pages.listing import ROWS, by_name, query_choice, query_text
-from trax.web.pages.rendering import Message, run_action, show
+from trax.web.pages.listing import FilterField, read_filters
+from trax.web.pages.rendering import Message, run_action, show, show_list
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from markupsafe import Markup
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from trax.web.context import Form
 
 router = APIRouter()
-SWITCH: Final[dict[str, ManifestKeywords]] = {
+SWITCH: Final[Mapping[str, Mapping[str, Any]]] = {
     "on": {"enabled": True},
     "paused": {"enabled": False},
     "retired": {"retired": True},
@@ -42,31 +43,8 @@ SHOWN_PARENTS: Final = 5
 
 @router.get("/manifests")
 async def manifests(request: Request) -> Response:
-    app, enabled = context_of(request).app, query_choice(request, "enabled", SWITCH)
-    query: ManifestKeywords = {
-        "text": query_text(request, "text"),
-        "train": query_text(request, "train"),
-        "group": query_text(request, "group"),
-        "schedule_type": query_choice(request, "schedule_type", ScheduleType),
-    }
-    no_switch: ManifestKeywords = {}
-    filters: ManifestKeywords = {**query, **(SWITCH[enabled] if enabled else no_switch)}
-    page = await app.manifests.page(
-        **filters,
-        before=query_text(request, "before"),
-        after=query_text(request, "after"),
-        limit=ROWS,
-        brief=True,
-    )
-    return show(
-        request,
-        "manifests.html",
-        here="manifests",
-        listing=by_name(request, page, await app.manifests.count(**filters, quick=True)),
-        query={**query, "enabled": enabled},
-        is_filtered=bool(enabled or any(query.values())),
-        types=list(ScheduleType),
-    )
+    form = read_filters(request, MANIFESTS, FilterField("enabled", "State", SWITCH))
+    return await show_list(request, "manifests.html", MANIFESTS, form, here="manifests")
 
 
 @router.post("/manifests")

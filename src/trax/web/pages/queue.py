@@ -9,38 +9,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.errors import count_noun
-from trax.records.states import Origin, QueueStatus
+from trax.records.nouns import ENTRIES
 from trax.web.context import context_of, request_form
-from trax.web.pages.listing import load_newest, query_choice, query_text
-from trax.web.pages.rendering import Message, row_ids, run_action, show
+from trax.web.pages.listing import read_filters
+from trax.web.pages.rendering import Message, row_ids, run_action, show, show_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trax.app.work_queue import EntryKeywords
 
 router = APIRouter()
 
 
 @router.get("/queue")
 async def queue(request: Request) -> Response:
-    query: EntryKeywords = {
-        "status": query_choice(request, "status", QueueStatus),
-        "origin": query_choice(request, "origin", Origin),
-        "train": query_text(request, "train"),
-        "manifest": query_text(request, "manifest"),
-        "group": query_text(request, "group"),
-    }
-    return show(
-        request,
-        "queue.html",
-        here="queue",
-        listing=await load_newest(request, context_of(request).app.work_queue, **query),
-        query=query,
-        is_filtered=any(query.values()),
-        statuses=list(QueueStatus),
-        origins=list(Origin),
-    )
+    return await show_list(request, "queue.html", ENTRIES, read_filters(request, ENTRIES), here="queue")
 
 
 @router.post("/queue")

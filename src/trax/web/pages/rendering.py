@@ -24,6 +24,7 @@ from trax.web import sessions
 from trax.web.context import context_of, csrf_token, current_url, link, request_form, safe_next, visitor_of
 from trax.web.pages import formats
 from trax.web.pages.formats import json_pieces, parse_whole
+from trax.web.pages.listing import load_listing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Scope
 
+    from trax.records.nouns import Noun
     from trax.web.context import Form
+    from trax.web.pages.listing import FilterForm, Listing
 
 
 LIVE: Final = "x-trax-live"
@@ -96,6 +99,22 @@ def show(
     if "admin" in request.query_params:
         preferences.save(request, response)
     return response
+
+
+async def show_list(
+    request: Request,
+    template: str,
+    noun: Noun,
+    form: FilterForm,
+    *,
+    here: str,
+    listing: Listing | None = None,
+    **values: Any,
+) -> HTMLResponse:
+    """Render the list of a noun: its filter form, and the page of records that the URL selects."""
+    found = await load_listing(request, noun, form.filters) if listing is None else listing
+    columns = noun.page_columns(form.filters)
+    return show(request, template, here=here, listing=found, form=form, columns=columns, **values)
 
 
 def current_time(request: Request) -> datetime:

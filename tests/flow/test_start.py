@@ -55,7 +55,9 @@ async def started(store: Store, pauses: Pauses) -> SeedPlan:
     app = Railway()
     app.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     try:
-        return await start(store, app.context.declarations.timetable(), app.context.settings, sleep=pauses.sleep)
+        return await start(
+            store, app.context.declarations.timetable(), app.context.settings, sleep=pauses.sleep
+        )
     finally:
         store.close()
 

@@ -175,7 +175,9 @@ async def test_every_loop_continues_after_the_connections_are_cut(
         ran = await fleet.heard(1)
         await asyncio.to_thread(until, lambda: listening(fleet.url) == 1)
         before = server.context.store.open_blocking().read(_heartbeats)
-        await asyncio.to_thread(until, lambda: server.context.store.open_blocking().read(_heartbeats) > before)
+        await asyncio.to_thread(
+            until, lambda: server.context.store.open_blocking().read(_heartbeats) > before
+        )
 
     client.close()
     assert ran == [("server", "after")]

@@ -144,6 +144,26 @@ async def test_cancelling_the_caller_ends_the_run_as_cancelled(app: Trax) -> Non
     assert (await only_record(app)).state is State.CANCELLED
 
 
+async def test_a_caller_cancelled_during_a_start_hook_leaves_a_cancelled_record(app: Trax) -> None:
+    reached = asyncio.Event()
+
+    async def wait(_: Metadata) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    @app.train(on_started=wait)
+    async def work(_: int) -> None: ...
+
+    running = asyncio.create_task(app.run(work, 1))
+    await reached.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    record = await only_record(app)
+    assert (record.state, record.failure_reason) == (State.CANCELLED, "the caller was cancelled")
+
+
 async def test_a_run_may_cancel_itself(app: Trax) -> None:
     @app.train
     async def give_up(_: int) -> None:

@@ -11,8 +11,8 @@ from trax import Trax
 from trax.errors import DefinitionError, UnknownTrain
 from trax.records import State
 from trax.testing import Harness
-from trax.worker.dispatcher import dispatch_now
 from trax.worker.app_context import WorkFilter, WorkFilterKeywords
+from trax.worker.dispatcher import dispatch_now
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from trax.store.dialect import take_gate_lock
 from trax.store.queue import parking, requeue, work_queue
 from trax.store.runs import metadata
 from trax.store.url import parse_url
-from trax.worker.dispatcher import Dispatcher
 from trax.worker.app_context import ANY_WORK
+from trax.worker.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence

@@ -14,8 +14,8 @@ from trax.store.url import choose_url
 from trax.train import train as define_train
 from trax.train import train_of
 from trax.train.options import check_name
-from trax.worker.loop import StopSignals, run_in_loop
 from trax.worker.app_context import AppContext
+from trax.worker.loop import StopSignals, run_in_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from trax.train.services import FactoryResult, ManagedResult
     from trax.web.access import Access
     from trax.web.limits import WebLimits
+    from trax.worker.app_context import WorkFilterKeywords
     from trax.worker.entry import QueuedEntry
     from trax.worker.loop import Loop
-    from trax.worker.app_context import WorkFilterKeywords
     from trax.worker.recorded_run import Remote, RemoteExecutor
 
 In = TypeVar("In")
@@ -110,7 +110,7 @@ class Trax:
         """`name` distinguishes apps that share a database: each retires only manifests it declared itself."""
         check_name(name, "an app's name")
         self.context = AppContext.build(choose_url(url), LiveSettings.load(settings), name)
-        """Shared parts of the app, for the processes that run it."""
+        """What the resources and processes of this app share."""
         self.trains = self.context.trains
         self.submitters = self.context.submitters
         if submitter is not None:

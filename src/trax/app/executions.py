@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from trax.records.nouns import ExecutionKeywords, LogFilter, LogKeywords, RunFilter
     from trax.settings import Settings
     from trax.store import Connection, Store
-    from trax.worker.entry import QueuedEntry
     from trax.worker.app_context import AppContext
+    from trax.worker.entry import QueuedEntry
 
 
 class Executions:

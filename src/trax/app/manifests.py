@@ -274,7 +274,9 @@ async def timing_of(context: AppContext, manifest: Manifest) -> tuple[Timing, da
     return await store.ask(_read, store, context, manifest)
 
 
-def _read(connection: Connection, store: Store, context: AppContext, manifest: Manifest) -> tuple[Timing, datetime]:
+def _read(
+    connection: Connection, store: Store, context: AppContext, manifest: Manifest
+) -> tuple[Timing, datetime]:
     threshold = context.settings.default_misfire_threshold
     found = manifest_due.load_states_unlocked(connection, [manifest.id], default_threshold=threshold)
     if not found:

@@ -406,7 +406,9 @@ def _enqueue_for_caller(
         return _enqueue(connection, store, request, wait_function, group, code)
 
 
-async def enqueue_without_code(context: AppContext, train: str, value: Any, keywords: QueueKeywords) -> QueuedEntry:
+async def enqueue_without_code(
+    context: AppContext, train: str, value: Any, keywords: QueueKeywords
+) -> QueuedEntry:
     """Enqueue a train by name, with plain data that only the workers can validate.
 
     They publish which fields are no secrets: values in all others are encrypted here. An input of a train

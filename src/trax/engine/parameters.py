@@ -103,12 +103,11 @@ class Parameters:
             _log_unsaved(train, error)
             return _build_note(error)
 
-    def input_saver(self) -> Callable[[str], str | None]:
-        """`input_to_save` under the settings of this moment, for many inputs."""
+    @property
+    def saves_whole_inputs(self) -> bool:
+        """Whether `input_to_save` is the input itself under the settings of this moment."""
         settings = self._live.current
-        if settings.save_inputs and settings.max_parameter_bytes is None:
-            return _keep
-        return self.input_to_save
+        return settings.save_inputs and settings.max_parameter_bytes is None
 
     def output_saver(self, train: Train[Any, Any]) -> Callable[[Any], str | None]:
         """`output_to_save` under the settings of this moment, for many outputs of one train."""
@@ -210,10 +209,6 @@ def _size_up_to(text: str, limit: int) -> int:
     """Size in bytes, or an upper bound if that is within the limit: a character has at most 4 bytes."""
     at_most = 4 * len(text)
     return at_most if at_most <= limit else len(text.encode())
-
-
-def _keep(text: str) -> str:
-    return text
 
 
 def secret_mode() -> SecretMode:

@@ -108,7 +108,9 @@ async def plan_start(context: AppContext) -> list[PlannedChange]:
         store.close()
 
 
-def _plan(connection: Connection, store: Store, context: AppContext, timetable: Timetable) -> list[PlannedChange]:
+def _plan(
+    connection: Connection, store: Store, context: AppContext, timetable: Timetable
+) -> list[PlannedChange]:
     now = store.now(connection)
     if status(connection).state == "missing":
         return plan(timetable, StoredTimetable(), context.settings, now=now, app=context.name)

@@ -21,9 +21,9 @@ from trax.inspect.simulated_worker import SimulatedWorker
 from trax.inspect.simulation import VirtualDuties, list_ids
 from trax.records.worker import HeartbeatStreak
 from trax.server.duties import RetirementPlan, build_duties, seconds_to_next_due
+from trax.worker.app_context import ProcessCounters, Telemetry
 from trax.worker.duties import HANDLED_BY, Duty, DutyKind, Turn, announce_capacity, is_enabled
 from trax.worker.heartbeat import Heartbeat, SchedulerRow
-from trax.worker.app_context import ProcessCounters, Telemetry
 from trax.worker.run_log import RunLog
 
 if TYPE_CHECKING:

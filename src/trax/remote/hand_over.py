@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.store.runs.hand_over import OutboxRun
-    from trax.worker.dispatcher import Turns
     from trax.worker.app_context import AppContext
+    from trax.worker.dispatcher import Turns
 
 logger = logging.getLogger(__name__)
 GRACE: Final = timedelta(seconds=30)

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from trax.remote.hand_over import HandOver
     from trax.schedule.declaration import Timetable
     from trax.store import Connection, Store
+    from trax.worker.app_context import AppContext
     from trax.worker.dispatcher import Turns
     from trax.worker.heartbeat import SchedulerRow
-    from trax.worker.app_context import AppContext
 
 logger = logging.getLogger(__name__)
 CLEAN_UP_SECONDS: Final = 3600
@@ -208,7 +208,9 @@ def retirer(context: AppContext, store: Store, plan: RetirementPlan) -> Duty:
     return _housekeeping("retirer", turn, lambda: RETIRE_SECONDS)
 
 
-def retire_now(connection: Connection, store: Store, context: AppContext, plan: RetirementPlan) -> RetirementResult:
+def retire_now(
+    connection: Connection, store: Store, context: AppContext, plan: RetirementPlan
+) -> RetirementResult:
     take_leader_lock(connection)
     timetable, only = plan
     now = store.now(connection)
@@ -271,7 +273,9 @@ def manage_now(
 ) -> ManagerResult | None:
     """One manager cycle with the current settings, read in its own transaction; None when disabled."""
     began_ns = time_ns()
-    managed = run_manager_cycle(connection, store, context.settings, turn, settings_from_rows=context.live.accept)
+    managed = run_manager_cycle(
+        connection, store, context.settings, turn, settings_from_rows=context.live.accept
+    )
     if context.telemetry.now is not None:
         context.telemetry.now.record_manager_cycle(began_ns, managed, connection)
     if managed is not None:

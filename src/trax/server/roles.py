@@ -15,10 +15,10 @@ from trax.remote.receiver import OpenSubmitters
 from trax.server.duties import RowRepair, build_duties
 from trax.server.listen import Listener
 from trax.train.secrets import load_keyring
+from trax.worker.app_context import ANY_WORK
 from trax.worker.duties import HANDLED_BY, DutyKind, announce_capacity, is_enabled
 from trax.worker.heartbeat import SchedulerRow
 from trax.worker.loop import DutyLoops
-from trax.worker.app_context import ANY_WORK
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from trax.server.duties import RetirementPlan
     from trax.store import Store
-    from trax.worker.loop import Loop
     from trax.worker.app_context import AppContext, WorkFilter
+    from trax.worker.loop import Loop
 
 logger = logging.getLogger(__name__)
 LISTENER_SECONDS: Final = 0.5

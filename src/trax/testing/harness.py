@@ -179,7 +179,9 @@ class Harness:
     def _own_fleet(self) -> WorkerFleet:
         """The gate expects these workers all the time, though they exist only during `work`."""
         context = self.app.context
-        return WorkerFleet(workers=(AcceptedWork(context.trains.names_and_aliases),)).merge(context.own_routes())
+        return WorkerFleet(workers=(AcceptedWork(context.trains.names_and_aliases),)).merge(
+            context.own_routes()
+        )
 
     async def _hand_over(self) -> int:
         """Submit all pending runs of every submitter; returns their number."""

@@ -11,7 +11,7 @@ annotations.py   resolve and inspect the types of annotations
 memory.py        the values of a run, found by type
 
 One run
-run.py           execute the steps, return an outcome
+run.py           one run: the loop that executes the steps of a train, compiled once
 services.py      dependency injection: services, and the arguments of a junction
 outcome.py       Done, Failed, Cancelled or Interrupted; error details
 context.py       around a run: cancel or interrupt it, `current()`, threads for synchronous code

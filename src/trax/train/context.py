@@ -129,11 +129,6 @@ class TaskBinding:
         """Whether the work that it was bound for has ended. Read on the event loop only."""
         return self._is_released
 
-    @property
-    def is_running(self) -> bool:
-        """Whether the event loop is executing this task right now."""
-        return asyncio.current_task(self._task.get_loop()) is self._task
-
     def schedule_cancel(self) -> None:
         """Cancel the task from any thread. The loop may already be closed."""
         with suppress(RuntimeError):
@@ -290,9 +285,8 @@ def current() -> Run | None:
     return source if source is None or isinstance(source, Run) else source.run
 
 
-def set_current(source: RunSource) -> None:
-    """Make this the current run for the rest of the context, which is the run's own."""
-    _current.set(source)
+set_current: Callable[[RunSource], object] = _current.set
+"""Make this the current run for the rest of the context, which is the run's own."""
 
 
 class enter_run:  # noqa: N801 - used like a function in a with statement

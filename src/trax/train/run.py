@@ -1,33 +1,39 @@
-"""Execute one run of a train: run its steps on its memory, and return an outcome."""
+"""Run a train: one loop runs its steps on the memory of a run, and returns an outcome.
+
+Each train is compiled once, to one coroutine function: each call costs time. A blocking run executes the same
+function without an event loop. What few runs need is built on first use: the token of a run, the binding of
+the token to its task, and the wiring of services.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from threading import RLock, current_thread, main_thread
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 from uuid import uuid4
 
 from trax.errors import RunCancelled, RunInterrupted, RunTimedOut, Snooze
-from trax.train.context import Cancellation, await_cancellable, in_thread
+from trax.forks import fork_safe
+from trax.train.context import Cancellation, TaskBinding, await_cancellable, in_thread
 from trax.train.memory import Memory, key_of
 from trax.train.outcome import Cancelled, Done, Failed, Interrupted, Outcome, describe, error_of
 from trax.train.services import Wiring
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
-    from typing import TypeAlias
 
-    from trax.train.context import TaskBinding
     from trax.train.route import Plan, PlanStep
     from trax.train.services import Services
 
-    Observer: TypeAlias = Callable[[str], Awaitable[None] | None]
-    """Called with the name of each junction before it starts; an awaitable result is awaited first."""
-
 T = TypeVar("T")
-
-NO_KEYWORDS: dict[str, Any] = {}
+Observer: TypeAlias = "Callable[[str], Awaitable[None] | None]"
+"""Called with the name of each junction before it starts; an awaitable result is awaited first."""
+Failure: TypeAlias = Failed | Cancelled | Interrupted
+"""How a run ended that did not complete."""
+StepLoop: TypeAlias = "Callable[[TrainRun, Any, Observer | None], Coroutine[Any, Any, Any]]"
+"""Runs all steps of a train as this run, with this input. Returns the output, or sets `failure`."""
+_lock = fork_safe(RLock())
 
 
 class TrainRunKeywords(TypedDict, total=False):
@@ -37,147 +43,126 @@ class TrainRunKeywords(TypedDict, total=False):
     services: Services | None
     extra: Mapping[Any, Any] | None
     external_id: str | None
-    on_junction: Observer | None
-    task: asyncio.Task[Any] | None
-    """The calling task, if the caller knows it: looking it up costs as much as a short junction."""
 
 
 class TrainRun:
-    """The state of one run. A blocking run never awaits, so it needs no event loop."""
+    """One run of a train. Any thread may use its token; the rest belongs to the code that executes it."""
 
-    __slots__ = (
-        "_binding",
-        "_external_id",
-        "_is_blocking",
-        "_on_junction",
-        "_plan",
-        "_services",
-        "_step",
-        "_task",
-        "_wiring",
-        "memory",
-        "token",
-    )
+    # Most runs change few of these: defaults on the class make a run cheap to start.
+    external_id: str = ""
+    task: asyncio.Task[Any] | None = None
+    """The task that executes it."""
+    services: Services | None = None
+    values: Mapping[Any, Any] | None = None
+    """Values by type that its memory has from the start."""
+    is_blocking = False
+    """Whether it never awaits anything pending, so that it needs no event loop."""
+    is_bound = False
+    """Whether its token cancels its task. Written on the event loop only."""
+    built_token: Cancellation | None = None
+    """Its token, if one was built: see `token`."""
+    binding: TaskBinding | None = None
+    failure: Failure | None = None
+    """How it ended, if it did not complete."""
+    wiring: Wiring | None = None
+    """Finds arguments that memory does not have, and opens services."""
 
     def __init__(
         self,
-        plan: Plan,
         *,
-        is_blocking: bool,
         cancellation: Cancellation | None = None,
         services: Services | None = None,
         extra: Mapping[Any, Any] | None = None,
         external_id: str | None = None,
-        on_junction: Observer | None = None,
-        task: asyncio.Task[Any] | None = None,
     ) -> None:
-        self.memory: Memory = {key_of(kind): value for kind, value in extra.items()} if extra else {}
-        self.token = cancellation or Cancellation()
-        self._plan = plan
-        self._is_blocking = is_blocking
-        self._services = services
-        self._external_id = external_id
-        self._on_junction = on_junction
-        self._task = task
-        self._binding: TaskBinding | None = None
-        self._step: PlanStep | None = None
-        self._wiring: Wiring | None = None
+        self.built_token = cancellation
+        self.services = services
+        self.values = extra
+        self.external_id = external_id or ""
 
-    async def attempt(self, value: Any) -> Outcome[Any]:
-        """Run all steps, then close the services that were opened, whatever the outcome."""
-        return await self._attempt(value)
+    def outcome(self, output: T) -> Outcome[T]:
+        """How it ended; `output` is what its execution returned."""
+        return Done(output) if self.failure is None else self.failure
 
-    async def resume(self, memory: Memory, first: int) -> Outcome[Any]:
-        """Run the steps from `first` on, with the memory of those before; close the services as above."""
-        self.memory = memory
-        return await self._attempt(None, first)
+    @property
+    def token(self) -> Cancellation:
+        """Asks the run to stop. Built when it is first needed: most runs never need it."""
+        if self.built_token is None:
+            with _lock:
+                if self.built_token is None:
+                    self.built_token = Cancellation()  # before the check: see `run_steps`
+                    if self.is_bound:
+                        self._bind_token()
+        return self.built_token
 
-    def outcome_of(self, error: BaseException, step: PlanStep | None, binding: TaskBinding) -> Outcome[Any]:
-        """The outcome of an async run whose steps raised this; raises it if it concerns more than the run."""
-        self._step, self._binding = step, binding
-        return self._outcome_of_raised(error)
+    @property
+    def is_stop_requested(self) -> bool:
+        return self.built_token is not None and self.built_token.requested
 
-    async def _attempt(self, value: Any, first: int | None = None) -> Outcome[Any]:
+    def begin(self) -> None:
+        """Let its token cancel the calling task from now on; no step begins after a stop request."""
+        if self.is_blocking:
+            self.is_bound = False
+        elif self.task is None:
+            self.task = asyncio.current_task()
+        if self.built_token is not None:
+            if self.is_bound:
+                self._bind_token()
+            self.built_token.raise_if_requested()
+
+    def unbind(self) -> None:
+        """Stop its token from cancelling its task: its steps have ended."""
+        self.is_bound = False
+        if self.binding is not None:
+            binding, self.binding = self.binding, None
+            binding.release()
+
+    def _bind_token(self) -> TaskBinding:
+        with _lock:
+            if self.binding is None:
+                assert self.task is not None  # noqa: S101 - set by `begin`
+                token = self.token
+                self.binding = token.add(RunBinding(self.task, token, self))
+            return self.binding
+
+    async def execute_in_thread(
+        self, steps: StepLoop, value: Any, observe: Observer | None, train: str
+    ) -> Any:
+        """Run all steps of this train in one thread, without an event loop."""
+        call = in_thread(partial(self.execute_here, steps, value, observe), self.token)
         try:
-            outcome = await self._run_steps(value, first)
-        except BaseException as error:
-            if self._wiring is not None:
-                await self._wiring.close(error)
-            raise
-        return outcome if self._wiring is None else await self._close_services(outcome, self._wiring)
-
-    async def attempt_in_thread(self, value: Any) -> Outcome[Any]:
-        """Run all steps of a blocking run in one thread."""
-        try:
-            return await await_cancellable(self.token, self._run_in_thread(value))
+            return (await await_cancellable(self.token, call)).result()
         except Exception as error:  # noqa: BLE001 - stopped by a request, or no thread available
-            return self._outcome_of(error)
-
-    def attempt_here(self, value: Any) -> Outcome[Any]:
-        """Run all steps of a blocking run in the calling thread."""
-        return _run_to_end(self.attempt(value))
-
-    async def _run_in_thread(self, value: Any) -> Outcome[Any]:
-        return (await in_thread(partial(self.attempt_here, value), self.token)).result()
-
-    async def _run_steps(self, value: Any, first: int | None) -> Outcome[Any]:
-        """Run the steps. A stop request interrupts an async run at an await, a blocking one between steps."""
-        token, observe = self.token, self._on_junction
-        binding = self._binding = None if self._is_blocking else token.bind(self._task)
-        try:
-            token.raise_if_requested()
-            if first is None:
-                self._plan.store_input(self.memory, value)
-            for step in self._plan.steps[first:]:
-                if token.requested:
-                    token.raise_if_requested()
-                if observe is not None:
-                    pending = observe(step.name)
-                    if pending is not None:
-                        await pending
-                    token.raise_if_requested()  # the observer may have requested a stop
-                self._step = step
-                error = await self._run_step(step)
-                if error is not None:
-                    return self._outcome_of(error)
-            self._step = None
-            return Done(self._plan.find_result(self.memory))
-        except BaseException as error:  # noqa: BLE001 - most errors are an outcome
-            return self._outcome_of_raised(error)
-        finally:
-            if binding is not None:
-                binding.release()
-
-    def _outcome_of_raised(self, error: BaseException) -> Outcome[Any]:
-        if isinstance(error, asyncio.CancelledError):
-            binding = self._binding
-            return self._outcome_of(self.token.error() if binding is None else binding.error(error))
-        if self._is_propagated(error):
-            raise error
-        return self._outcome_of(error)
-
-    async def _run_step(self, step: PlanStep) -> BaseException | None:
-        """Run one step; return the error of its junction, since a StopIteration cannot leave a coroutine."""
-        call, keywords, error = step.call, NO_KEYWORDS, None
-        try:
-            arguments = [self.memory[key] for key in step.keys]
-        except KeyError:
-            call, arguments, keywords = await self._prepare_call(step)
-        try:
-            if step.is_async:
-                value = await call(*arguments, **keywords)
-            elif self._is_blocking:
-                value = call(*arguments, **keywords)
-            else:
-                value, error = await in_thread(partial(call, *arguments, **keywords), self.token)
-        except BaseException as raised:
-            if self._is_propagated(raised):
-                raise
-            return None if step.swallows(raised) else raised  # any error of a junction is an outcome
-        if error is None:
-            step.store(self.memory, value)
+            self.failure = self.failure_of(error, train, None)
             return None
-        return None if step.swallows(error) else error
+
+    def execute_here(self, steps: StepLoop, value: Any, observe: Observer | None = None) -> Any:
+        """Run all steps in the calling thread, without an event loop."""
+        self.is_blocking = True
+        return _run_to_end(steps(self, value, observe))
+
+    async def prepare_call(
+        self, plan: Plan, step: PlanStep, memory: Memory, services: Services | None
+    ) -> tuple[Callable[..., Any], list[Any]]:
+        """What to call with which arguments, when memory alone cannot provide them."""
+        if self.wiring is None:
+            services = self.services or services
+            self.wiring = Wiring(plan.name, memory, self.token, services, is_blocking=self.is_blocking)
+        owner, fill = f"junction {step.name!r}", self.wiring.fill
+        call = step.call
+        if step.constructor is not None:
+            arguments, keywords = await fill(step.constructor, owner)
+            call = step.call(*arguments, **keywords)
+        arguments, keywords = await fill(step.parameters, owner)
+        return partial(call, **keywords) if keywords else call, arguments
+
+    def fail(self, error: BaseException, train: str, step: PlanStep | None) -> None:
+        """Set how the run ended, since its steps raised this; raise it if it concerns more than the run."""
+        if isinstance(error, asyncio.CancelledError):
+            error = self.token.error() if self.is_blocking else self._bind_token().error(error)
+        elif self._is_propagated(error):
+            raise error
+        self.failure = self.failure_of(error, train, step)
 
     def _is_propagated(self, error: BaseException) -> bool:
         """Whether the error concerns more than this run: its task, or (Ctrl-C) the whole process.
@@ -188,46 +173,115 @@ class TrainRun:
         if isinstance(error, KeyboardInterrupt):
             return current_thread() is main_thread()
         if isinstance(error, GeneratorExit):
-            return self._binding is not None and not self._binding.is_running
+            return not (self.is_blocking or self._is_running)
         return isinstance(error, asyncio.CancelledError)
 
-    async def _prepare_call(self, step: PlanStep) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
-        """The callable and its arguments, when memory alone cannot provide them."""
-        owner, wiring = f"junction {step.name!r}", self._get_wiring()
-        call = step.call
-        if step.constructor is not None:
-            arguments, keywords = await wiring.fill(step.constructor, owner)
-            call = step.call(*arguments, **keywords)
-        return call, *await wiring.fill(step.parameters, owner)
+    @property
+    def _is_running(self) -> bool:
+        """Whether the event loop is executing its task right now."""
+        return self.task is not None and asyncio.current_task(self.task.get_loop()) is self.task
 
-    def _get_wiring(self) -> Wiring:
-        if self._wiring is None:
-            name, is_blocking = self._plan.name, self._is_blocking
-            self._wiring = Wiring(name, self.memory, self.token, self._services, is_blocking=is_blocking)
-        return self._wiring
-
-    def _outcome_of(self, error: BaseException) -> Failed | Cancelled | Interrupted:
+    def failure_of(self, error: BaseException, train: str, step: PlanStep | None) -> Failure:
+        """The outcome of a run that this error ended."""
         if isinstance(error, RunCancelled):
             timed_out = self.token.has_timed_out or isinstance(error, RunTimedOut)
             return Cancelled(str(error) or "cancelled", timed_out, error=error)
         if isinstance(error, RunInterrupted):
             delay = error.delay if isinstance(error, Snooze) else None
             return Interrupted(str(error) or "interrupted", delay, error=error)
-        junction = self._step and self._step.name
-        external_id = self._external_id or uuid4().hex
-        failure = describe(error, train=self._plan.name, external_id=external_id, junction=junction)
-        return Failed(error, failure)
+        external_id, junction = self.external_id or uuid4().hex, step and step.name
+        return Failed(error, describe(error, train=train, external_id=external_id, junction=junction))
 
-    async def _close_services(self, outcome: Outcome[Any], wiring: Wiring) -> Outcome[Any]:
-        """Close the services and return the outcome; an error there fails a run that had succeeded."""
-        before = None if isinstance(outcome, Done) else error_of(outcome)
+    async def close_services(self, wiring: Wiring, output: Any, train: str, step: PlanStep | None) -> Any:
+        """Close the services and return the output; an error there fails a run that had succeeded."""
+        before = None if self.failure is None else error_of(self.failure)
         after = await wiring.close(before)
         if after is before:
-            return outcome
+            return output
         assert after is not None  # noqa: S101 - closing takes no error away
         if self._is_propagated(after):
             raise after
-        return self._outcome_of(after)
+        self.failure = self.failure_of(after, train, step)
+        return None
+
+
+class RunBinding(TaskBinding):
+    """The binding of a run's token. It ends with the run, even if another thread asks for the token then."""
+
+    def __init__(self, task: asyncio.Task[Any], token: Cancellation, run: TrainRun) -> None:
+        super().__init__(task, token)
+        self._run = run
+
+    @property
+    def is_over(self) -> bool:
+        return not self._run.is_bound or super().is_over
+
+
+def compile_steps(plan: Plan, services: Services | None) -> StepLoop:  # noqa: C901, PLR0915 - one loop
+    """The coroutine function that runs the steps of a train. `services` are for runs without their own.
+
+    A stop request interrupts a run at an await, a blocking run between steps.
+    """
+    train, steps, find_result = plan.name, plan.steps, plan.find_result
+    store_input = plan.store_input
+
+    async def run_steps(run: TrainRun, value: Any, observe: Observer | None) -> Any:  # noqa: C901, PLR0912, PLR0915
+        values = run.values
+        memory: Memory = {} if values is None else {key_of(kind): values[kind] for kind in values}
+        step: PlanStep | None = None
+        output = None
+        try:
+            try:
+                run.is_bound = True  # before the check: another thread may build the token meanwhile
+                if run.built_token is not None or run.task is None:
+                    run.begin()
+                store_input(memory, value)
+                for step in steps:
+                    if observe is not None:
+                        if (token := run.built_token) is not None:
+                            token.raise_if_requested()
+                        if (pending := observe(step.name)) is not None:
+                            await pending
+                    if (token := run.built_token) is not None:
+                        token.raise_if_requested()
+                    call = step.call
+                    try:
+                        arguments = [memory[key] for key in step.keys]
+                    except KeyError:
+                        call, arguments = await run.prepare_call(plan, step, memory, services)
+                    try:
+                        if step.is_async:
+                            result = await call(*arguments)
+                        elif run.is_blocking:
+                            result = call(*arguments)
+                        else:
+                            result, raised = await in_thread(partial(call, *arguments), run.token)
+                            if raised is not None:  # by the junction, even if it is a KeyboardInterrupt
+                                if step.swallows(raised):
+                                    continue
+                                run.failure = run.failure_of(raised, train, step)
+                                break
+                    except BaseException as error:
+                        if not step.swallows(error):
+                            raise
+                    else:
+                        step.store(memory, result)
+                else:
+                    step = None
+                    output = find_result(memory)
+            except BaseException as error:  # noqa: BLE001 - most errors are an outcome
+                run.fail(error, train, step)
+            finally:
+                run.is_bound = False
+                if run.binding is not None:
+                    run.unbind()
+        except BaseException as error:
+            if run.wiring is not None:
+                await run.wiring.close(error)
+            raise
+        return output if run.wiring is None else await run.close_services(run.wiring, output, train, step)
+
+    return run_steps
 
 
 def _run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -10,7 +10,7 @@ from trax.train.annotations import definition_place
 from trax.train.junction import junction
 from trax.train.memory import MISSING, check_elements
 from trax.train.options import TrainKeywords, TrainOptions, build_options, check_name, check_not_reserved
-from trax.train.outcome import Done, result_of
+from trax.train.outcome import result_of
 from trax.train.route import (
     In,
     In_contra,
@@ -25,7 +25,7 @@ from trax.train.route import (
     output_of,
     stops_of,
 )
-from trax.train.run import TrainRun
+from trax.train.run import StepLoop, TrainRun, compile_steps
 from trax.train.services import Services
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Concatenate, Unpack
 
     from trax.train.outcome import Outcome
-    from trax.train.run import TrainRunKeywords
+    from trax.train.run import Observer, TrainRunKeywords
 
 
 _QUEUE: Final = "queue a job with `await app.queue({0}, value)`, or, blocking, `app.sync.queue({0}, value)`"
@@ -58,6 +58,8 @@ class Train(Generic[In_contra, Out_co]):
     services: Services | None
     extra: tuple[Any, ...]
     plan: Plan
+    steps: StepLoop
+    """Its compiled form: runs all steps as a run, on the event loop."""
 
     def __repr__(self) -> str:
         return f"<train {self.name}: {self.route!r}>"
@@ -101,24 +103,42 @@ class Train(Generic[In_contra, Out_co]):
         """Whether every junction is synchronous, so that the train can run without an event loop."""
         return self.plan.first_async is None
 
-    async def run(self, value: In_contra, /, **keywords: Unpack[TrainRunKeywords]) -> Out_co:
+    async def run(
+        self,
+        value: In_contra,
+        /,
+        on_junction: Observer | None = None,
+        **keywords: Unpack[TrainRunKeywords],
+    ) -> Out_co:
         """Run the train in this process and return its output. Errors of junctions are raised unchanged."""
-        return result_of(await self.attempt(value, **keywords))
+        return result_of(await self.attempt(value, on_junction, **keywords))
 
-    def attempt(
-        self, value: In_contra, /, **keywords: Unpack[TrainRunKeywords]
-    ) -> Coroutine[Any, Any, Outcome[Out_co]]:
+    async def attempt(
+        self,
+        value: In_contra,
+        /,
+        on_junction: Observer | None = None,
+        **keywords: Unpack[TrainRunKeywords],
+    ) -> Outcome[Out_co]:
         """Run the train in this process and return its outcome. Raises only if the task is cancelled."""
+        run = TrainRun(**keywords)
+        return run.outcome(await self.execute(run, value, on_junction))
+
+    def execute(self, run: TrainRun, value: Any, observe: Observer | None) -> Coroutine[Any, Any, Out_co]:
+        """Run the train as this run. Returns the output, or sets the run's `failure`.
+
+        A synchronous train runs in one thread, unless it takes services.
+        """
         plan = self.plan
-        services = keywords["services"] = keywords.get("services") or self.services
-        if plan.first_async is None and (services is None or not services.has_any(plan.parameter_keys)):
-            return TrainRun(plan, is_blocking=True, **keywords).attempt_in_thread(value)
-        return TrainRun(plan, is_blocking=False, **keywords).attempt(value)
+        if plan.first_async is None:
+            services = run.services or self.services
+            if services is None or not services.has_any(plan.parameter_keys):
+                return run.execute_in_thread(self.steps, value, observe, self.name)
+        return self.steps(run, value, observe)
 
     def run_blocking(self, value: In_contra, /, **keywords: Unpack[TrainRunKeywords]) -> Out_co:
         """Run the train in the calling thread; every junction must be synchronous."""
-        outcome = self.attempt_blocking(value, **keywords)
-        return outcome.value if isinstance(outcome, Done) else result_of(outcome)
+        return result_of(self.attempt_blocking(value, **keywords))
 
     def attempt_blocking(self, value: In_contra, /, **keywords: Unpack[TrainRunKeywords]) -> Outcome[Out_co]:
         """Run the train in the calling thread and return its outcome."""
@@ -126,8 +146,8 @@ class Train(Generic[In_contra, Out_co]):
             raise DefinitionError(
                 f"train {self.name!r} cannot run blocking: its junction {self.plan.first_async!r} is async"
             )
-        keywords["services"] = keywords.get("services") or self.services
-        return TrainRun(self.plan, is_blocking=True, **keywords).attempt_here(value)
+        run = TrainRun(**keywords)
+        return run.outcome(run.execute_here(self.steps, value))
 
 
 def require_train(value: Any) -> None:
@@ -203,7 +223,8 @@ def train(
     check_elements(types["input_type"], f"train {name!r}: its input")
     _raise_problems(check_route(name, whole, services=services, extra=extra, **types))
     options = build_options(name, keywords)
-    return Train(name, whole, options, services, extra, build_plan(name, whole, **types))
+    plan = build_plan(name, whole, **types)
+    return Train(name, whole, options, services, extra, plan, compile_steps(plan, services))
 
 
 @overload

@@ -1,10 +1,10 @@
 """Run jobs: claim runs, execute them in slots, write results, send heartbeats.
 
-parts.py         what resources, loops and tests share; counters; telemetry; the work filter of a worker
+app_context.py   what resources, loops and tests share; counters; telemetry; the work filter of a worker
 entry.py         `wait` of the entries that `app.queue` returns
 worker.py        claim runs and execute them in slots
 dispatcher.py    the job dispatcher of this process: its visits to the gate
-active_run.py    one active run: its token, its deadline, its progress; how most runs are executed
+active_run.py    one active run: its job, its deadline, its progress
 pool.py          the slots: limited runs at once, the backlog of those that wait, results
 deadlines.py     stop runs that exceed their time limit; log those that do not stop
 job_runner.py    execute one claimed run

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trax.store import Connection, Store
+    from trax.worker.app_context import AppContext
     from trax.worker.dispatcher import Dispatcher
     from trax.worker.heartbeat import SchedulerRow
-    from trax.worker.app_context import AppContext
     from trax.worker.worker import Worker
 
 WAKES: Final[Mapping[Topic, frozenset[str]]] = {

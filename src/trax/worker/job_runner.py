@@ -6,55 +6,76 @@ import asyncio
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, assert_never, cast
 
 from trax.engine.retry import full_class_name
-from trax.errors import RemoteFailure, RunTimedOut, SecretUnreadable, StoreError, TraxError
+from trax.errors import (
+    RemoteFailure,
+    RunTimedOut,
+    SecretUnreadable,
+    StoreError,
+    TraxError,
+    UnexpectedCancellation,
+)
 from trax.records.result import ResultKind, RunResult
 from trax.records.states import CancelReason, State
 from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, RetryAfter, Train, set_current
 from trax.train.outcome import describe
 from trax.train.secrets import hide_words
-from trax.worker.active_run import can_compile, compile_runner, task_cancelled
 from trax.worker.capture import nearest_logger
 from trax.worker.hooks import HOOK_NAMES, HookTarget, hide_in_error
 from trax.worker.messages import ExecuteRequest, reference_to
 from trax.worker.results import FollowUp
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable
 
     from trax.store import Store
     from trax.store.runs.claim import Claimed, HeldRun
-    from trax.train import Codec
-    from trax.train.run import Observer
-    from trax.worker.active_run import ActiveRun, Runner
-    from trax.worker.messages import RequestHandlers, TrainReference
-    from trax.worker.otel import RunSpan
+    from trax.train.run import Failure
+    from trax.worker.active_run import ActiveRun, RunProgress
     from trax.worker.app_context import AppContext
+    from trax.worker.messages import RequestHandlers
+    from trax.worker.otel import RunSpan
     from trax.worker.processes import CpuProcessPool
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import FollowUps
 
+    Elsewhere: TypeAlias = Callable[[RequestHandlers], Awaitable[Outcome[Any]]]
+    """Executes a run in another process; the handlers get its progress, log lines and activations."""
+
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+OutcomeT = TypeVar("OutcomeT", bound="Outcome[Any]")
+_new_result = cast("Any", tuple).__new__  # half the time of a call with 17 arguments
+_SUCCESS: Final = (State.COMPLETED, ResultKind.SUCCESS)
+_NO_FAILURE: Final = tuple(RunResult._field_defaults[name] for name in RunResult._fields[11:])
 
 
 def success_result(
-    job: Claimed | HeldRun, output: str | None, *, worker_id: int | None, junctions: str | None
+    job: Claimed | HeldRun,
+    output: str | None,
+    worker_id: int | None,
+    junctions: str | None,
+    began: float | None = None,
 ) -> RunResult:
     """The result of a run that completed with this output, as JSON text."""
-    return RunResult(
-        job.metadata_id,
-        job.external_id,
-        worker_id,
-        State.COMPLETED,
-        ResultKind.SUCCESS,
-        job.train,
-        job.manifest_id,
-        job.attempt,
-        output,
-        junctions,
+    return _new_result(
+        RunResult,
+        (
+            job.metadata_id,
+            job.external_id,
+            worker_id,
+            *_SUCCESS,
+            job.train,
+            job.manifest_id,
+            job.attempt,
+            output,
+            junctions,
+            began,
+            *_NO_FAILURE,
+        ),
     )
 
 
@@ -66,12 +87,13 @@ def build_result(
     *,
     worker_id: int | None,
     junctions: str | None = None,
+    began: float | None = None,
 ) -> RunResult:
     """The result of a run with this outcome."""
     outcome = judge_timeout(outcome, job.external_id, train, context)
     if isinstance(outcome, Done):
         output = context.parameters.output_to_save(train, outcome.value)
-        return success_result(job, output, worker_id=worker_id, junctions=junctions)
+        return success_result(job, output, worker_id=worker_id, junctions=junctions, began=began)
     result = partial(
         RunResult,
         job.metadata_id,
@@ -81,6 +103,7 @@ def build_result(
         manifest_id=job.manifest_id,
         attempt=job.attempt,
         junctions=junctions,
+        began=began,
     )
     match outcome:
         case Failed(error, failure):
@@ -112,7 +135,9 @@ def build_result(
             assert_never(outcome)
 
 
-def judge_timeout(outcome: Outcome[T], external_id: str, train: Train[Any, Any], context: AppContext) -> Outcome[T]:
+def judge_timeout(
+    outcome: Outcome[T], external_id: str, train: Train[Any, Any], context: AppContext
+) -> Outcome[T]:
     """A run that exceeded its timeout has failed, unless the setting says that it was cancelled."""
     if not isinstance(outcome, Cancelled):
         return outcome
@@ -139,20 +164,58 @@ def _gives_up(error: BaseException, train: Train[Any, Any]) -> bool:
     return isinstance(error, retry.give_up_on)
 
 
-def hide_in_outcome(outcome: Outcome[T], secret_words: frozenset[str]) -> Outcome[T]:
+def hide_in_outcome(outcome: OutcomeT, secret_words: frozenset[str]) -> OutcomeT:
     """The same outcome with these words masked; the error that the caller gets is not changed."""
     if not secret_words:
         return outcome
     match outcome:
-        case Failed(error, failure):
+        case Failed(_, failure):
             masked = {
                 name: hide_words(getattr(failure, name), secret_words) for name in ("message", "stack_trace")
             }
-            return Failed(error, replace(failure, **masked))
+            return replace(outcome, failure=replace(failure, **masked))
         case Cancelled(reason) | Interrupted(reason):
             return replace(outcome, reason=hide_words(reason, secret_words))
         case _:
             return outcome
+
+
+def task_cancelled(train: Train[Any, Any], run: RunProgress) -> Failed:
+    """The outcome of a run whose task was cancelled by other code, without a request to cancel the run."""
+    error = UnexpectedCancellation(
+        "its task was cancelled by other code; nobody cancelled the run, so it counts as a failure"
+    )
+    return Failed(error, describe(error, train=train.name, external_id=run.external_id, junction=None))
+
+
+async def execute_recorded(
+    context: AppContext,
+    store: Store,
+    train: Train[Any, Any],
+    run: RunProgress,
+    value: Any,
+    *,
+    target: HookTarget,
+    span: RunSpan | None,
+    elsewhere: Elsewhere | None,
+) -> Any:
+    """Call the hooks for its start, then execute the run, here or in another process.
+
+    Returns the output, or sets the run's `failure`, with secrets masked.
+    """
+    await context.hooks.call_start_hooks(store, target)
+    observe = run.enter if context.settings.junction_progress else None
+    if span is not None:
+        observe = span.observer(train, observe, run.token, is_here=elsewhere is None)
+    if elsewhere is None:
+        output = await train.execute(run, value, observe)
+    else:
+        junction = observe or run.enter
+        outcome = await elsewhere({"progress": run.report, "junction": junction, "log": handle_log_record})
+        output, run.failure = (outcome.value, None) if isinstance(outcome, Done) else (None, outcome)
+    if run.failure is not None:
+        run.failure = hide_in_outcome(run.failure, run.secret_words)
+    return output
 
 
 RUN_FIELDS: Final = (
@@ -174,18 +237,18 @@ class PreparedTrain:
         settings, steps = context.settings, train.plan.steps
         self.train = train
         self.settings = settings
+        self.execute = train.execute if train.is_sync else train.steps
         self.reference = reference_to(train) if train.options.cpu and has_processes else None
         """Where another process finds the train, if its runs have a process of their own."""
         self.codec = context.parameters.input_codec(train)
-        self.input_to_save = context.parameters.input_saver()
+        self.decode = self.codec.decode
+        self.saves_whole_inputs = context.parameters.saves_whole_inputs
         self.output_to_save = context.parameters.output_saver(train)
         self.has_steps_to_observe = settings.junction_progress and len(steps) > 1
         self.only_junction = steps[0].name if settings.junction_progress and len(steps) == 1 else None
         has_hooks = any(getattr(train.options, name, None) for name in HOOK_NAMES)
         self.is_plain = not (train.options.cpu or self.codec.holds_secrets or has_hooks)
         """Whether a run is only the train itself, as long as the app has neither hooks nor a tracer."""
-        self.plain_runner: Runner | None = None
-        """Executes a run that is plain, if the train can be compiled."""
 
 
 class JobRunner:
@@ -208,88 +271,73 @@ class JobRunner:
         self._executor = executor
         self._prepared: dict[str, PreparedTrain] = {}
 
-    def execute(self, run: ActiveRun[Claimed]) -> Coroutine[Any, Any, RunResult]:
-        """The coroutine that executes the run and returns its result. Its context must be the run's own."""
-        name, context = run.job.train, self._context
-        prepared = self._prepared.get(name)
-        if (
-            prepared is not None
-            and prepared.plain_runner is not None
-            and prepared.settings is context.live.current
-            and context.telemetry.now is None
-            and not context.hooks.has_any
-        ):
-            return prepared.plain_runner(run)
-        return self._execute(run)
-
-    async def _execute(self, run: ActiveRun[Claimed]) -> RunResult:
-        job, context = run.job, self._context
+    async def execute(self, run: ActiveRun[Claimed]) -> RunResult:
+        """Execute the run and return its result. The context must be the run's own."""
+        job, context, run_log = run.job, self._context, self._context.run_log
         try:
-            prepared = self._prepare(job.train)
-            if prepared.plain_runner is not None and self._is_plain(prepared):
-                return await prepared.plain_runner(run)
+            prepared = self._prepared.get(job.train)
+            if prepared is None or prepared.settings is not context.live.current:
+                prepared = self._prepare(job.train)
+            is_plain = prepared.is_plain and context.telemetry.now is None and not context.hooks.has_any
             text = job.input or "null"
-            if prepared.codec.holds_secrets:
-                run.job = job = await self._seal_input(job, prepared, text)
-            value = self._decode_input(prepared.codec, text)
+            value = prepared.decode(text) if is_plain else await self._read_input(run, prepared, text)
         except StoreError as error:
             return self.put_back_result(job, f"the secrets in its input could not be encrypted: {error}")
         except TraxError as error:
             return self._invalid_job_result(job, error)
-        self._open(run, prepared)
+        run.activator = context.activator
+        set_current(run)
+        run_log.open_run(self._store, run)
+        if not prepared.saves_whole_inputs and job.input:
+            self._replace_input(run)
         try:
-            if self._is_plain(prepared):
-                outcome = await self._attempt(prepared, run, value)
+            if is_plain:
+                if prepared.only_junction is not None:
+                    run.current = prepared.only_junction, run.began
+                observe = run.enter if prepared.has_steps_to_observe else None
+                output = await prepared.execute(run, value, observe)
             else:
-                outcome = await self._attempt_fully(prepared, run, value)
+                output = await self._execute_fully(run, prepared, value)
         except asyncio.CancelledError:
-            outcome = task_cancelled(prepared.train, run)
+            output, run.failure = None, task_cancelled(prepared.train, run)
         finally:
-            junctions = context.run_log.end_run(run)
-            context.run_log.close_run(run)
-        context.counters.count_run(prepared.train.name, run.seconds, run.pickup_seconds)
-        if isinstance(outcome, Done):
-            output = prepared.output_to_save(outcome.value)
-            result = success_result(job, output, worker_id=self._worker_id, junctions=junctions)
-            return result._replace(began=run.began)
-        return self._other_result(run, prepared, outcome, junctions)
+            junctions = run_log.end_run(run)
+            run_log.close_run(run)
+        context.counters.count_run(prepared.train.name, perf_counter() - run.began, run.pickup_seconds)
+        if run.failure is None:
+            text = prepared.output_to_save(output)
+            return success_result(job, text, self._worker_id, junctions, run.began)
+        failure, run.failure = run.failure, None  # its traceback refers to the run
+        return self._failure_result(run, failure, prepared.train, junctions)
 
-    def _other_result(
-        self, run: ActiveRun[Claimed], prepared: PreparedTrain, outcome: Outcome[Any], junctions: str | None
+    def _failure_result(
+        self, run: ActiveRun[Claimed], failure: Failure, train: Train[Any, Any], junctions: str | None
     ) -> RunResult:
-        outcome = judge_timeout(outcome, run.job.external_id, prepared.train, self._context)
+        outcome: Outcome[Any] = judge_timeout(failure, run.external_id, train, self._context)
         if isinstance(outcome, Failed):
             _log_failure(run.job, outcome)
-        result = build_result(
-            run.job, outcome, prepared.train, self._context, worker_id=self._worker_id, junctions=junctions
+        worker_id, began = self._worker_id, run.began
+        return build_result(
+            run.job, outcome, train, self._context, worker_id=worker_id, junctions=junctions, began=began
         )
-        return result._replace(began=run.began)
 
     def _prepare(self, name: str) -> PreparedTrain:
-        prepared = self._prepared.get(name)
-        if prepared is None or prepared.settings is not self._context.live.current:
-            train = self._context.trains.get(name)
-            prepared = PreparedTrain(train, self._context, has_processes=self._processes is not None)
-            if prepared.is_plain and self._executor is None and can_compile(train):
-                prepared.plain_runner = compile_runner(
-                    prepared,
-                    self._context,
-                    self._store,
-                    self._worker_id,
-                    invalid_result=self._invalid_job_result,
-                    other_result=self._other_result,
-                )
-            self._prepared[name] = prepared
+        train = self._context.trains.get(name)
+        prepared = PreparedTrain(train, self._context, has_processes=self._processes is not None)
+        prepared.is_plain = prepared.is_plain and self._executor is None
+        self._prepared[name] = prepared
         return prepared
 
-    def _is_plain(self, prepared: PreparedTrain) -> bool:
-        context = self._context
-        return (
-            prepared.is_plain
-            and self._executor is None
-            and context.telemetry.now is None
-            and not context.hooks.has_any
-        )
+    async def _read_input(self, run: ActiveRun[Claimed], prepared: PreparedTrain, text: str) -> Any:
+        """Decode the input; encrypt secrets that were queued in plain text."""
+        if prepared.codec.holds_secrets:
+            run.job = await self._seal_input(run.job, prepared, text)
+        try:
+            return prepared.decode(text)
+        except SecretUnreadable:
+            if self._executor is None:
+                raise
+            return None  # only the process that executes it needs the key
 
     async def _seal_input(self, job: Claimed, prepared: PreparedTrain, text: str) -> Claimed:
         """The job with its input as it should have been stored; also in its record, entry and manifest."""
@@ -303,71 +351,53 @@ class JobRunner:
         logger.warning(warning, job.metadata_id, job.train, extra=_extra(job))
         return job._replace(input=sealed)
 
-    def _decode_input(self, codec: Codec[Any], text: str) -> Any:
-        try:
-            return codec.decode(text)
-        except SecretUnreadable:
-            if self._executor is None:
-                raise
-            return None  # only the process that executes it needs the key
-
-    def _open(self, run: ActiveRun[Claimed], prepared: PreparedTrain) -> None:
-        """Start collecting its log lines and progress; set the input to save, if not all of it is saved."""
-        run.activator = self._context.activator
-        set_current(run)
-        self._context.run_log.open_run(self._store, run)
-        text = run.job.input
-        if text and (kept := prepared.input_to_save(text)) is not text:
+    def _replace_input(self, run: ActiveRun[Claimed]) -> None:
+        text = run.job.input or "null"
+        if (kept := self._context.parameters.input_to_save(text)) is not text:
             run.replaced_input = (kept,)
 
-    def _attempt(
-        self, prepared: PreparedTrain, run: ActiveRun[Claimed], value: Any
-    ) -> Awaitable[Outcome[Any]]:
-        if prepared.only_junction is not None:
-            run.current = prepared.only_junction, run.began
-        observer = run.enter if prepared.has_steps_to_observe else None
-        return _attempt_here(prepared.train, run, value, observer)
-
-    async def _attempt_fully(
-        self, prepared: PreparedTrain, run: ActiveRun[Claimed], value: Any
-    ) -> Outcome[Any]:
+    async def _execute_fully(self, run: ActiveRun[Claimed], prepared: PreparedTrain, value: Any) -> Any:
         """The same with hooks, a span and secrets, here or in another process."""
-        job, train, context = run.job, prepared.train, self._context
+        job, train, telemetry = run.job, prepared.train, self._context.telemetry.now
         run.secret_words = prepared.codec.secret_words(value)
-        telemetry = context.telemetry.now
         span = None if telemetry is None else telemetry.start_run(run.run, worker_id=self._worker_id)
+        target, elsewhere = HookTarget(train, job.metadata_id, job.input), self._find_elsewhere(run, prepared)
+        context, store, output = self._context, self._store, None
         try:
-            if context.hooks.has_start_hook(train):
-                await context.hooks.call_start_hooks(self._store, HookTarget(train, job.metadata_id, job.input))
-            outcome = await self._attempt_anywhere(prepared, run, value, span)
-            outcome = judge_timeout(outcome, job.external_id, train, context)
-            outcome = hide_in_outcome(outcome, run.secret_words)
+            output = await execute_recorded(
+                context, store, train, run, value, target=target, span=span, elsewhere=elsewhere
+            )
         except asyncio.CancelledError:
-            outcome = task_cancelled(train, run)
+            run.failure = task_cancelled(train, run)
+        outcome = judge_timeout(run.outcome(output), run.external_id, train, context)
         if span is not None:
             span.stop(outcome)
-        self._add_follow_up(job, train, hide_in_error(outcome, run.secret_words), span)
-        return outcome
+        self._add_follow_up(target, hide_in_error(outcome, run.secret_words), span)
+        return output
 
-    def _attempt_anywhere(
-        self, prepared: PreparedTrain, run: ActiveRun[Claimed], value: Any, span: RunSpan | None
-    ) -> Awaitable[Outcome[Any]]:
-        train, reference = prepared.train, prepared.reference
-        is_here = not (reference or self._executor)
-        observer = run.enter if self._context.settings.junction_progress else None
-        if span is not None:
-            observer = span.observer(train, observer, run.token, is_here=is_here)
-        if not is_here:
-            return self._attempt_elsewhere(train, run, self._build_handlers(run, observer), reference)
-        return _attempt_here(train, run, value, observer)
+    def _find_elsewhere(self, run: ActiveRun[Claimed], prepared: PreparedTrain) -> Elsewhere | None:
+        """Where the run is executed, if not here."""
+        text, executor, processes = run.job.input or "null", self._executor, self._processes
 
-    def _add_follow_up(
-        self, job: Claimed, train: Train[Any, Any], outcome: Outcome[Any], span: RunSpan | None = None
-    ) -> None:
-        has_hook = self._context.hooks.has_end_hook(train, outcome)
+        def activate(wanted: list[tuple[str, Any]], force: bool) -> int:  # noqa: FBT001 - as in the message
+            return self._context.activator.activate_blocking(run.run, wanted, force=force)
+
+        def send(handlers: RequestHandlers) -> Awaitable[Outcome[Any]]:
+            handlers = {**handlers, "activate": activate}
+            if executor is not None:
+                return executor.attempt(prepared.train, text, run.run, handlers)
+            assert processes is not None  # noqa: S101 - there is a reference
+            assert prepared.reference is not None  # noqa: S101 - checked below
+            facts = {name: getattr(run.run, name) for name in RUN_FIELDS}
+            work = ExecuteRequest(prepared.reference, text, facts, logging.getLogger().getEffectiveLevel())
+            return processes().attempt(work, run.token, handlers)
+
+        return send if executor is not None or prepared.reference is not None else None
+
+    def _add_follow_up(self, target: HookTarget, outcome: Outcome[Any], span: RunSpan | None = None) -> None:
+        has_hook = self._context.hooks.has_end_hook(target.train, outcome)
         if has_hook or span is not None:
-            target = HookTarget(train, job.metadata_id, job.input) if has_hook else None
-            self._follow_ups.add(job.metadata_id, FollowUp(outcome, target, span))
+            self._follow_ups.add(target.metadata_id, FollowUp(outcome, target if has_hook else None, span))
 
     def error_result(self, job: Claimed, error: BaseException) -> RunResult:
         """The result of a run whose execution raised an unexpected error: only this run fails."""
@@ -382,7 +412,7 @@ class JobRunner:
         exception = error if isinstance(error, Exception) else TraxError(f"{type(error).__name__}: {error}")
         failure = describe(exception, train=train.name, external_id=job.external_id, junction=None)
         failed = Failed(exception, failure)
-        self._add_follow_up(job, train, failed)
+        self._add_follow_up(HookTarget(train, job.metadata_id, job.input), failed)
         return build_result(job, failed, train, self._context, worker_id=self._worker_id)
 
     def put_back_result(self, job: Claimed, reason: str) -> RunResult:
@@ -406,37 +436,6 @@ class JobRunner:
         train = self._context.trains.get(job.train)
         return build_result(job, outcome, train, self._context, worker_id=self._worker_id)
 
-    def _attempt_elsewhere(
-        self,
-        train: Train[Any, Any],
-        run: ActiveRun[Claimed],
-        handlers: RequestHandlers,
-        reference: TrainReference | None,
-    ) -> Awaitable[Outcome[Any]]:
-        """Execute remotely or in a child process; `handlers` get progress, log lines and activations."""
-        text = run.job.input or "null"
-        if self._executor is not None:
-            return self._executor.attempt(train, text, run.run, handlers)
-        assert self._processes is not None  # noqa: S101 - checked by the caller
-        assert reference is not None  # noqa: S101
-        facts = {name: getattr(run.run, name) for name in RUN_FIELDS}
-        work = ExecuteRequest(reference, text, facts, logging.getLogger().getEffectiveLevel())
-        return self._processes().attempt(work, run.token, handlers)
-
-    def _build_handlers(self, run: ActiveRun[Claimed], observer: Observer | None) -> RequestHandlers:
-        """The callbacks for a run that is executed in another process."""
-
-        def activate(wanted: list[tuple[str, Any]], force: bool) -> int:  # noqa: FBT001 - as in the message
-            return self._context.activator.activate_blocking(run.run, wanted, force=force)
-
-        on_junction = observer or run.enter
-        return {
-            "activate": activate,
-            "progress": run.report,
-            "junction": on_junction,
-            "log": handle_log_record,
-        }
-
     def _invalid_job_result(self, job: Claimed, error: TraxError) -> RunResult:
         """The result for an unknown train or an invalid input: retrying would not help."""
         return RunResult(
@@ -452,14 +451,6 @@ class JobRunner:
             failure_reason=str(error),
             gives_up=True,
         )
-
-
-def _attempt_here(
-    train: Train[Any, Any], run: ActiveRun[Claimed], value: Any, observer: Observer | None
-) -> Awaitable[Outcome[Any]]:
-    return train.attempt(
-        value, cancellation=run.token, external_id=run.external_id, on_junction=observer, task=run.task
-    )
 
 
 def _log_failure(job: Claimed, failed: Failed) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
 from itertools import chain, repeat
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from trax.engine.actor import record_audit
@@ -21,9 +21,9 @@ from trax.store.runs.claim import HeldRun
 from trax.train import Cancellation, Cancelled, Run, current, enter_run, result_of
 from trax.worker.active_run import RunProgress
 from trax.worker.hooks import HookTarget, hide_in_error
-from trax.worker.job_runner import build_result, handle_log_record, hide_in_outcome, judge_timeout
+from trax.worker.job_runner import build_result, execute_recorded, judge_timeout
 from trax.worker.loop import PAUSES
-from trax.worker.results import unwritable_result
+from trax.worker.results import FollowUp, run_follow_ups, unwritable_result
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from trax.records.result import RunResult
     from trax.store import Connection, Store
     from trax.train import Outcome, Train
-    from trax.train.run import Observer
+    from trax.worker.app_context import AppContext
     from trax.worker.messages import RequestHandlers
     from trax.worker.otel import RunSpan
-    from trax.worker.app_context import AppContext
     from trax.worker.run_log import FinalBatch
 
 logger = logging.getLogger(__name__)
@@ -103,45 +102,44 @@ class RecordedRun(Generic[Out]):
         self.metadata_id: int | None = None
         """The id of its record, once that is inserted."""
         self._worker_id: int | None = None
-        self._span: RunSpan | None = None
-        self._secret_words = frozenset[str]()
-        self._began = 0.0
 
     async def run(self, input_value: Any) -> Out:
         """Run the train and record the result; an error is raised unchanged."""
-        codec = self._context.parameters.input_codec(self._train)
+        context, train, executor = self._context, self._train, self._executor
+        codec = context.parameters.input_codec(train)
         # A remote side reads the text; a record only stores it.
-        is_kept = codec.holds_secrets and self._executor is None
+        is_kept = codec.holds_secrets and executor is None
         text = codec.encode(input_value, secrets=secret_mode() if is_kept else "sealed")
-        async with self._context.limits.slot(self._train):
-            run = await self._start_run(text)
-            self._began = perf_counter()
-            progress = RunProgress(run.metadata_id, run.external_id, run.cancellation)
-            self._context.run_log.open_run(self._store, progress)
-            target = HookTarget(self._train, run.metadata_id, text)
-            telemetry = self._context.telemetry.now
-            self._span = None if telemetry is None else telemetry.start_run(run)
+        async with context.limits.slot(train):
+            progress, run = await self._start_run(text)
+            context.run_log.open_run(self._store, progress)
+            target = HookTarget(train, progress.metadata_id, text)
+            telemetry = context.telemetry.now
+            span = None if telemetry is None else telemetry.start_run(run)
+            elsewhere = None if executor is None else partial(executor.attempt, train, text, run)
             try:
-                with enter_run(replace(run, reporter=progress.report)) as run:
-                    await self._context.hooks.call_start_hooks(self._store, target)
+                with enter_run(run):
                     value = codec.copy(input_value) if is_kept else codec.decode(text)
-                    run.secret_words = self._secret_words = codec.secret_words(value)
-                    attempt = (
-                        self._attempt(value, progress)
-                        if self._executor is None
-                        else self._attempt_remotely(run, text, progress)
+                    progress.secret_words = run.secret_words = codec.secret_words(value)
+                    work = execute_recorded(
+                        context,
+                        self._store,
+                        train,
+                        progress,
+                        value,
+                        target=target,
+                        span=span,
+                        elsewhere=elsewhere,
                     )
-                    outcome = await self._wait_for_outcome(target, progress, attempt)
-                    outcome = hide_in_outcome(outcome, run.secret_words)
-                    return await self._end(target, progress, outcome)
+                    return result_of(await self._record(progress, work, target, span))
             finally:
-                self._context.run_log.close_run(progress)
-                if self._span is not None:
-                    self._span.leave()
-                    self._span.end(None)
+                context.run_log.close_run(progress)
+                if span is not None:
+                    span.leave()
+                    span.end(None)
 
-    async def _start_run(self, text: str) -> Run:
-        """Insert the record and build the Run. A nested run has the manifest of its parent."""
+    async def _start_run(self, text: str) -> tuple[RunProgress, Run]:
+        """Insert the record. A nested run has the manifest of its parent."""
         around = None if self._caller else current()
         parent = self._caller or around
         presence = self._context.heartbeat
@@ -158,66 +156,47 @@ class RecordedRun(Generic[Out]):
             worker_id=self._worker_id,
             exempt=self._train.options.exclude_from_max_active_jobs,
         )
-        self.metadata_id = await self._insert(new)
-        return Run(
-            metadata_id=self.metadata_id,
+        self.metadata_id = metadata_id = await self._insert(new)
+        token = parent.cancellation if parent else Cancellation()
+        progress = RunProgress(metadata_id, new.external_id, token)
+        return progress, Run(
+            metadata_id=metadata_id,
             external_id=new.external_id,
             train=new.train,
             manifest=around.manifest if around else None,
             parent_id=new.parent_id,
-            cancellation=parent.cancellation if parent else Cancellation(),
+            cancellation=token,
             activator=around.activator if around else None,
+            reporter=progress.report,
         )
 
-    def _attempt(self, value: Any, progress: RunProgress) -> Awaitable[Outcome[Out]]:
-        return self._train.attempt(
-            value,
-            cancellation=progress.token,
-            external_id=progress.external_id,
-            on_junction=self._observer(progress),
-        )
-
-    def _attempt_remotely(self, run: Run, text: str, progress: RunProgress) -> Awaitable[Outcome[Out]]:
-        assert self._executor is not None  # noqa: S101 - checked by the caller
-        observer = self._observer(progress) or progress.enter
-        handlers = {"progress": progress.report, "junction": observer, "log": handle_log_record}
-        return self._executor.attempt(self._train, text, run, handlers)
-
-    def _observer(self, progress: RunProgress) -> Observer | None:
-        observer = progress.enter if self._context.settings.junction_progress else None
-        if self._span is None:
-            return observer
-        return self._span.observer(self._train, observer, progress.token, is_here=self._executor is None)
-
-    async def _wait_for_outcome(
-        self, target: HookTarget, progress: RunProgress, attempt: Awaitable[Outcome[Out]]
-    ) -> Outcome[Out]:
+    async def _record(
+        self, progress: RunProgress, work: Awaitable[Any], target: HookTarget, span: RunSpan | None
+    ) -> Outcome[Any]:
+        """Do the work of the run, then write its result and call the hooks, whatever happens."""
         try:
-            return await attempt
+            outcome = progress.outcome(await work)
+            outcome = judge_timeout(outcome, progress.external_id, self._train, self._context)
         except asyncio.CancelledError:
             stopped = Cancelled("the caller was cancelled")
-            await _finish_despite_cancel(self._end(target, progress, stopped, raises=False))
+            await _finish_despite_cancel(self._end(progress, stopped, target, span))
             raise
+        await self._end(progress, outcome, target, span)
+        return outcome
 
     async def _end(
-        self, target: HookTarget, progress: RunProgress, outcome: Outcome[Out], *, raises: bool = True
-    ) -> Any:
-        """Write the result, call the hooks, and return or raise what the caller gets."""
-        outcome = judge_timeout(outcome, progress.external_id, self._train, self._context)
-        junctions = self._context.run_log.end_run(progress)
-        self._context.counters.count_run(self._train.name, perf_counter() - self._began)
-        if self._span is not None:
-            self._span.stop(outcome)
-        held = HeldRun(target.metadata_id, progress.external_id, self._train.name, None, 1, None)
-        result = build_result(
-            held, outcome, self._train, self._context, worker_id=self._worker_id, junctions=junctions
-        )
+        self, progress: RunProgress, outcome: Outcome[Any], target: HookTarget, span: RunSpan | None
+    ) -> None:
+        context, train = self._context, self._train
+        junctions = context.run_log.end_run(progress)
+        context.counters.count_run(train.name, progress.seconds)
+        if span is not None:
+            span.stop(outcome)
+        held = HeldRun(progress.metadata_id, progress.external_id, train.name, None, 1, None)
+        result = build_result(held, outcome, train, context, worker_id=self._worker_id, junctions=junctions)
         await _finish_despite_cancel(self._write_with_retries(result))
-        if self._context.telemetry.now is not None:
-            await self._context.telemetry.now.finish_runs(self._store, {target.metadata_id: self._span})
-        for_hooks = hide_in_error(outcome, self._secret_words)
-        await self._context.hooks.call_end_hooks(self._store, target, for_hooks)
-        return result_of(outcome) if raises else None
+        follow_up = FollowUp(hide_in_error(outcome, progress.secret_words), target, span)
+        await run_follow_ups(context, self._store, {progress.metadata_id: follow_up})
 
     async def _write_with_retries(self, result: RunResult) -> None:
         """Write the result; retry for up to `worker_lost_after`, while the caller waits.

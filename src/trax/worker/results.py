@@ -17,14 +17,14 @@ from trax.records.states import State
 from trax.store.faults import Fault, fault_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from trax.records.result import RunResult
     from trax.store import Store
     from trax.train import Outcome
+    from trax.worker.app_context import AppContext
     from trax.worker.hooks import HookTarget
     from trax.worker.otel import RunSpan
-    from trax.worker.app_context import AppContext
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,19 @@ class FollowUp(NamedTuple):
     outcome: Outcome[Any]
     hook_target: HookTarget | None
     span: RunSpan | None
+
+
+async def run_follow_ups(
+    context: AppContext, store: Store, follow_ups: Mapping[int, FollowUp | None]
+) -> None:
+    """Record durations and end spans of runs whose results are written, then call their hooks."""
+    telemetry = context.telemetry.now
+    if telemetry is not None:
+        spans = {run_id: None if each is None else each.span for run_id, each in follow_ups.items()}
+        await telemetry.finish_runs(store, spans)
+    for each in follow_ups.values():
+        if each is not None and each.hook_target is not None:
+            await context.hooks.call_end_hooks(store, each.hook_target, each.outcome)
 
 
 class FollowUps:
@@ -92,7 +105,8 @@ class FollowUps:
             return
         found = {run.metadata_id: self._by_run.pop(run.metadata_id, None) for run in written}
         if has_telemetry or any(found.values()):
-            task = asyncio.create_task(self._run(found), name="trax hooks")
+            work = run_follow_ups(self._context, self._store, found)
+            task = asyncio.create_task(work, name="trax hooks")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -100,16 +114,6 @@ class FollowUps:
         """Wait until every hook has returned."""
         while self._tasks:
             await asyncio.wait(self._tasks)
-
-    async def _run(self, found: dict[int, FollowUp | None]) -> None:
-        """Record durations and end spans, then call the hooks."""
-        telemetry = self._context.telemetry.now
-        if telemetry is not None:
-            spans = {run_id: None if each is None else each.span for run_id, each in found.items()}
-            await telemetry.finish_runs(self._store, spans)
-        for each in found.values():
-            if each is not None and each.hook_target is not None:
-                await self._context.hooks.call_end_hooks(self._store, each.hook_target, each.outcome)
 
 
 WriteResults: TypeAlias = "Callable[[Sequence[RunResult]], Awaitable[Sequence[RunResult]]]"

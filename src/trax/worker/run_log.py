@@ -7,6 +7,7 @@ import math
 import time
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from trax.errors import RowsRefused, StoreError
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 WRITE_SECONDS: Final = 0.5
+
+CHECK_SECONDS: Final = 0.5
+"""How old the last check for a stop request may be when a junction begins."""
 
 CLOSE_SECONDS: Final = 5
 
@@ -98,7 +102,9 @@ class RunLog:
         """Start collecting for a run."""
         if self._writer is None or not self._capture.is_attached:
             self._start(store)
-        run.open(store)
+        run.store = store
+        run.began = began = perf_counter()
+        run.stop_check_at = began + CHECK_SECONDS
         self._running[run.metadata_id] = run
         writer = self._writer
         if writer is not None and writer.is_asleep:
@@ -106,10 +112,11 @@ class RunLog:
 
     def end_run(self, run: RunProgress) -> str | None:
         """Note that a run has ended and will be recorded; return the timings of its junctions as JSON."""
-        saved_report = None if run.saved_state is None else run.saved_state[1]
-        if (run.last_report is not None and run.last_report is not saved_report) or run.replaced_input:
-            self._ended[run.metadata_id] = run
-        return run.timings()
+        if run.replaced_input is not None or run.last_report is not None:
+            saved_report = None if run.saved_state is None else run.saved_state[1]
+            if run.replaced_input is not None or run.last_report is not saved_report:
+                self._ended[run.metadata_id] = run
+        return None if run.steps is None else run.timings()
 
     def close_run(self, run: RunProgress) -> None:
         """Stop collecting for a run."""

@@ -19,9 +19,9 @@ from trax.records.worker import WorkerKind
 from trax.store import workers
 from trax.store.runs import claim, metadata
 from trax.worker.active_run import STOP_REASONS
+from trax.worker.app_context import ANY_WORK
 from trax.worker.heartbeat import LoopWatch
 from trax.worker.job_runner import JobRunner
-from trax.worker.app_context import ANY_WORK
 from trax.worker.pool import Load, Pool
 from trax.worker.processes import CpuProcessPool
 from trax.worker.results import FollowUps, ResultWriter
@@ -392,10 +392,20 @@ class Worker:
         return self._processes
 
     @classmethod
-    def _row(cls, context: AppContext, slots: int, dispatches: bool, work_filter: WorkFilter) -> dict[str, Any]:  # noqa: FBT001
+    def _row(
+        cls,
+        context: AppContext,
+        slots: int,
+        dispatches: bool,  # noqa: FBT001
+        work_filter: WorkFilter,
+    ) -> dict[str, Any]:
         """The columns of the worker's row that say how it gets its runs."""
         row = {"concurrency": slots, "dispatches": dispatches, "kind": cls.kind}
-        return row | work_filter.worker_columns(context) | ({"routes": context.routes_json} if dispatches else {})
+        return (
+            row
+            | work_filter.worker_columns(context)
+            | ({"routes": context.routes_json} if dispatches else {})
+        )
 
     async def _write_results(self, results: Sequence[RunResult]) -> Sequence[RunResult]:
         if is_plain(results) and not self._context.run_log.has_final_batch:

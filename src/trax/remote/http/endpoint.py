@@ -234,7 +234,9 @@ class StreamedRuns:
                 except Exception as error:  # noqa: BLE001 - sent to the caller as the outcome
                     outcome = outcome_of(error, train=train.name)
             outcome = hide_in_outcome(outcome, words)
-            return outcome_line(outcome, lambda output: self._context.parameters.output_to_send(train, output))
+            return outcome_line(
+                outcome, lambda output: self._context.parameters.output_to_send(train, output)
+            )
 
         await telling.stream(last_line())
 

@@ -1,4 +1,4 @@
-"""`Parts`: what resources, loops and tests share: counters, telemetry, and the work that a worker accepts."""
+"""`AppContext`: what resources, loops and tests of an app share: counters, telemetry, the work filter."""
 
 from __future__ import annotations
 
@@ -239,11 +239,12 @@ class ProcessCounters:
                 self._count_ended()
 
     def _count_ended(self) -> None:
-        while self._ended:
-            train, seconds, waited_seconds = self._ended.popleft()
-            self._runs[train].add(seconds)
+        ended, runs, pickup = self._ended, self._runs, self._pickup
+        while ended:
+            train, seconds, waited_seconds = ended.popleft()
+            runs[train].add(seconds)
             if waited_seconds is not None:
-                self._pickup.add(max(0.0, waited_seconds))
+                pickup.add(max(0.0, waited_seconds))
 
 
 class ManifestActivator:
@@ -426,7 +427,9 @@ class WorkFilter:
             "plain_fields": context.plain_fields_json,
         }
 
-    def claim_request(self, context: AppContext, *, worker_id: int, slots: int, cpu_slots: int) -> ClaimRequest:
+    def claim_request(
+        self, context: AppContext, *, worker_id: int, slots: int, cpu_slots: int
+    ) -> ClaimRequest:
         """What the worker offers at a claim."""
         from trax.store.runs.claim import ClaimRequest
 

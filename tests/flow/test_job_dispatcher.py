@@ -222,6 +222,18 @@ def test_a_group_gets_only_its_share_of_a_cycle(gate: Gate) -> None:
     assert let_through == ["a1", "a2", "b1", "b2", *(f"manual{number}" for number in range(1, 11))]
 
 
+@pytest.mark.parametrize("other", ["z", None])
+def test_a_lone_group_has_no_share_until_others_wait(gate: Gate, other: str | None) -> None:
+    gate.group("m", queued=2 * MAX_ENTRIES_PER_CYCLE)
+
+    alone = gate.cycle(max_active_jobs=None)
+    gate.queue(other, 1) if other is None else gate.group(other, queued=1)
+    shared = gate.cycle(max_active_jobs=None, max_queued_jobs_per_cycle=5)
+
+    assert len(alone) == MAX_ENTRIES_PER_CYCLE
+    assert (len(shared), shared[-1][:-1]) == (6, other or "manual")
+
+
 def test_a_delayed_entry_is_admitted_when_it_is_due(gate: Gate) -> None:
     gate.queue(None, 1, scheduled_at=gate.now + timedelta(minutes=5))
 

@@ -359,7 +359,34 @@ def test_a_train_with_processes_of_its_own_is_left_to_the_next_visit(
     assert len(worker.visit().claimed) == 1
 
 
-def test_more_entries_of_a_group_than_a_cycle_may_admit_are_left_to_the_next_visit(
+def test_more_entries_of_a_group_than_its_share_are_left_to_the_next_visit_if_others_wait(
+    driver: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    driver.group("etl")
+    group = driver.store.read(groups.get, "etl")
+    assert group
+    worker = Special(driver, Settings(max_active_jobs=LIMIT, max_queued_jobs_per_cycle=2))
+    worker.visit_until_quick()
+    entries = driver.enqueue(8, group_id=group.id)
+    others = driver.enqueue(1)
+
+    assert (worker.visit().run_again, [each.is_plain for each in quick_visits]) == (True, [False])
+    assert worker.visit().entry_ids == [*entries[:4], *others]
+
+
+def test_a_group_that_waits_alone_has_no_share(driver: Dispatcher, quick_visits: list[QuickVisit]) -> None:
+    driver.group("etl")
+    group = driver.store.read(groups.get, "etl")
+    assert group
+    worker = Special(driver, Settings(max_active_jobs=LIMIT, max_queued_jobs_per_cycle=2))
+    worker.visit_until_quick()
+    entries = driver.enqueue(8, group_id=group.id)
+
+    assert worker.visit().entry_ids == entries[:5]
+    assert [each.is_plain for each in quick_visits] == [True]
+
+
+def test_a_queue_that_fits_into_the_free_slots_is_admitted_without_shares(
     driver: Dispatcher, quick_visits: list[QuickVisit]
 ) -> None:
     driver.group("etl")
@@ -370,8 +397,8 @@ def test_more_entries_of_a_group_than_a_cycle_may_admit_are_left_to_the_next_vis
     entries = driver.enqueue(4, group_id=group.id)
     others = driver.enqueue(1)
 
-    assert (worker.visit().run_again, [each.is_plain for each in quick_visits]) == (True, [False])
-    assert worker.visit().entry_ids == [*entries[:2], *others]
+    assert worker.visit().entry_ids == [*entries, *others]
+    assert [each.is_plain for each in quick_visits] == [True]
 
 
 def test_a_worker_that_accepts_some_groups_makes_no_quick_visit(driver: Dispatcher) -> None:

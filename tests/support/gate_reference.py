@@ -91,7 +91,15 @@ def expected_entries(
         free = max(0, request.slots - claimed) + max(0, elsewhere)
     if settings.max_active_jobs is not None:
         free = min(free, settings.max_active_jobs - used)
-    return _walk(startable, _limits(connection), used_by_group, free, settings.max_queued_jobs_per_cycle)
+    share, limits = settings.max_queued_jobs_per_cycle, _limits(connection)
+    first = _walk(startable, limits, used_by_group, free, share)
+    if request is None and len({entry.group_id for entry in startable}) > 1:
+        return first
+    # What is left after the shares goes to those that have more, in the order of the queue.
+    others = [entry for entry in startable if entry.id not in first]
+    chosen = [entry for entry in startable if entry.id in first]
+    filled = set(_walk([*chosen, *others], limits, used_by_group, free, None))
+    return [entry.id for entry in startable if entry.id in filled]
 
 
 def _walk(

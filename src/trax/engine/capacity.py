@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 
@@ -22,8 +22,8 @@ Entry = TypeVar("Entry", bound=GroupedEntry)
 class Capacity:
     """The limits and the numbers of active runs. None is no limit; a group without one is not in `limits`.
 
-    `max_per_group` is the maximum number of entries of one group in one cycle, `max_total` that of all
-    entries.
+    `max_total` is the maximum number of entries in one cycle. `max_per_group` is the share of one group while
+    entries of others wait; with `is_lone_group` none do.
     """
 
     limit: int | None
@@ -32,6 +32,7 @@ class Capacity:
     active_by_group: Mapping[int, int] = field(default_factory=dict[int, int])
     max_per_group: int | None = None
     max_total: int | None = None
+    is_lone_group: bool = False
 
     @property
     def free_by_group(self) -> dict[int, int]:
@@ -61,6 +62,21 @@ class Capacity:
             return True
         most = self.limits.get(group_id)
         return most is not None and self.active_by_group.get(group_id, 0) + started >= most
+
+
+def select_with_shares(capacity: Capacity, entries: Sequence[Entry]) -> list[Entry]:
+    """Keep the entries that may start now, in the order given.
+
+    Free slots that are left after each group had its share go to the groups that have more entries.
+    """
+    first = select_within(capacity, entries)
+    if capacity.max_total is None or len(first) >= capacity.free or len(first) == len(entries):
+        return first
+    shared = {id(entry) for entry in first}
+    others = [entry for entry in entries if id(entry) not in shared]
+    without_shares = replace(capacity, max_per_group=None)
+    chosen = {id(entry) for entry in select_within(without_shares, [*first, *others])}
+    return [entry for entry in entries if id(entry) in chosen]
 
 
 def select_within(capacity: Capacity, entries: Sequence[Entry]) -> list[Entry]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trax.engine.capacity import Capacity, select_within
+from trax.engine.capacity import Capacity, select_with_shares, select_within
 from trax.engine.routing import (
     FleetCache,
     Routing,
@@ -174,15 +174,22 @@ def park_unstartable_jobs(
 
 @junction
 def load_dispatch_capacity(
-    dispatch_input: DispatchInput, snapshot: GateSnapshot, connection: Connection, settings: Settings
+    dispatch_input: DispatchInput,
+    snapshot: GateSnapshot,
+    queue_window: QueueWindow,
+    connection: Connection,
+    settings: Settings,
 ) -> Capacity:
-    """The capacity: limits, active runs and free slots."""
+    """The capacity: limits, active runs and free slots. A group that waits alone needs no share."""
     active = snapshot.active
     if active is None:
         # Not counted, because there was no limit; the settings just read may have set one.
         active = {} if settings.max_active_jobs is None else gate.count_active_runs(connection)
     free_slots = _free_slots(dispatch_input, snapshot)
-    return build_capacity(settings, snapshot.limits, active, max_total=free_slots)
+    capacity = build_capacity(settings, snapshot.limits, active, max_total=free_slots)
+    if _is_lone_group(connection, queue_window, capacity):
+        return replace(capacity, is_lone_group=True, max_per_group=None)
+    return capacity
 
 
 @junction
@@ -193,9 +200,11 @@ def load_past_full_groups(
     capacity: Capacity,
     connection: Connection,
 ) -> CapacityCandidates:
-    """The entries of the window; if full groups fill it, the first entries of each group with capacity."""
+    """The entries of the window; if full groups fill it, also the first entries of each with capacity."""
     candidates, limit = queue_window.candidates, _read_limit(dispatch_input)
-    fitting = len(select_within(capacity, candidates)) if queue_window.has_more else len(candidates)
+    if capacity.is_lone_group or not queue_window.has_more:
+        return CapacityCandidates(candidates)
+    fitting = len(select_within(capacity, candidates))
     if fitting == len(candidates) or capacity.is_full(fitting):
         return CapacityCandidates(candidates)
     per_group = min(capacity.max_per_group or limit, limit)
@@ -206,12 +215,13 @@ def load_past_full_groups(
         heads = park_unstartable(
             connection, dispatch_input.fleets, queue_window.fleet, heads, has_more=False, now=snapshot.now
         )
-    return CapacityCandidates(heads)
+    entries = {entry.id: entry for entry in (*candidates, *heads)}
+    return CapacityCandidates(sorted(entries.values(), key=lambda entry: entry.position))
 
 
 @junction
 def apply_capacity_limits(capacity: Capacity, candidates: CapacityCandidates) -> SelectedEntries:
-    return SelectedEntries(select_within(capacity, candidates.candidates))
+    return SelectedEntries(select_with_shares(capacity, candidates.candidates))
 
 
 @junction
@@ -432,6 +442,16 @@ def build_capacity(
         max_per_group=settings.max_queued_jobs_per_cycle,
         max_total=max_total,
     )
+
+
+def _is_lone_group(connection: Connection, window: QueueWindow, capacity: Capacity) -> bool:
+    """Whether all ready entries are of one group, which has more of them than its share."""
+    share = capacity.max_per_group
+    groups = {entry.group_id for entry in window.candidates}
+    if share is None or len(groups) != 1 or len(window.candidates) <= share:
+        return False
+    [group_id] = groups
+    return group_id is not None and not (window.has_more and gate.has_other_entries(connection, group_id))
 
 
 def _read_limit(dispatch_input: DispatchInput) -> int:

@@ -76,7 +76,7 @@ class Settings(BaseModel):
     max_active_jobs: LimitCount | None = 10
     """The maximum number of runs pending or in progress at once, on all servers together; None: no limit."""
     max_queued_jobs_per_cycle: AtLeastOne | None = 100
-    """The maximum number of entries of one group that one dispatch cycle admits; None: no limit."""
+    """The share of one group in a dispatch cycle, while entries of other groups wait; None: no limit."""
     max_work_queue_entries_per_cycle: AtLeastOne | None = 200
     """The maximum number of entries that one manager cycle writes, shared fairly by the groups; None: all."""
     max_concurrent_dispatch: Slots = 1

@@ -6,7 +6,7 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, func, select, text, true, update
+from sqlalchemy import bindparam, func, or_, select, text, true, update
 
 from trax.store.dialect import (
     document,
@@ -236,6 +236,13 @@ def count_active_runs(connection: Connection) -> dict[int | None, int]:
     return active_by_group(run_together(connection, *statements)[0])
 
 
+def has_other_entries(connection: Connection, group_id: int) -> bool:
+    """Whether entries without this group are ready, too: three steps in an index."""
+    statement = _select_others(connection.dialect.name)
+    [rows] = run_together(connection, (statement, {"group_id": group_id}))
+    return bool(rows[0][0])
+
+
 def load_limits(connection: Connection) -> dict[int, int]:
     """The limit of each group that has one; a disabled group has 0."""
     return _limits_by_group(connection.execute(_limits(connection.dialect.name)))
@@ -301,6 +308,14 @@ def _promote(dialect: str) -> Update:
     return (
         update(queue).where(text(DELAYED), queue.c.scheduled_at <= now_parameter(dialect)).values(ready=True)
     )
+
+
+@cache
+def _select_others(dialect: str) -> Select[Any]:
+    queue = tables_for(dialect).work_queue
+    given = bindparam("group_id", type_=BigId)
+    others = (queue.c.group_id < given, queue.c.group_id > given, queue.c.group_id.is_(None))
+    return select(or_(*(select(queue.c.id).where(text(READY), each).exists() for each in others)))
 
 
 @cache

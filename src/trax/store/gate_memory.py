@@ -47,7 +47,7 @@ from trax.store.schema import tables_for
 from trax.store.schema.manifest import BOUND
 from trax.store.schema.metadata import DIRECT, PENDING, RUNNING, UNDER_LIMITS
 from trax.store.schema.work_queue import MAY_WAIT, READY
-from trax.store.types import POSTGRESQL, SQLITE
+from trax.store.types import POSTGRESQL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -281,13 +281,8 @@ def in_order(source: Any) -> tuple[ColumnElement[Any], ...]:
 def select_first(dialect: str, names: tuple[str, ...] = ()) -> Select[Any]:
     """Select the first `most` ready entries in order: the columns of a `Candidate`, or those named."""
     queue = tables_for(dialect).work_queue
-    columns = candidate_columns(dialect, queue, names or candidate_fields(dialect))
+    columns = candidate_columns(dialect, queue, names or Candidate._fields)
     return select(*columns).where(text(READY)).order_by(*in_order(queue)).limit(bindparam("most"))
-
-
-def candidate_fields(dialect: str) -> tuple[str, ...]:
-    """The fields that are read: the moment is only needed with bounds."""
-    return Candidate._fields[:-1] if dialect == SQLITE else Candidate._fields
 
 
 def candidate_columns(dialect: str, queue: Table, names: Iterable[str]) -> list[ColumnElement[Any]]:

@@ -40,7 +40,7 @@ from trax.store.gate_memory import (
 )
 from trax.store.runs.claim import PENDING_HERE, Claimed
 from trax.store.schema.manifest import BOUND
-from trax.store.schema.work_queue import DELAYED, MAY_WAIT, PARKED
+from trax.store.schema.work_queue import DELAYED, MAY_WAIT, PARKED, READY
 from trax.store.types import POSTGRESQL
 from trax.store.workers import IN_FLEET, FleetMark
 
@@ -240,6 +240,14 @@ _FLEET: Final = f"""
     FROM trax.worker WHERE {IN_FLEET}
 """
 
+_OTHERS_WAIT: Final = "({})".format(
+    " OR ".join(
+        f"EXISTS (SELECT FROM trax.work_queue WHERE {READY} AND work_queue.{other})"
+        for other in ("group_id < g.id", "group_id > g.id", "group_id IS NULL")
+    )
+)
+"""Whether ready entries wait that are not of the group `g`."""
+
 _OPENING: Final = text(
     f"""
     SELECT ({SELECT_OLDEST}), ({_SETTINGS}), ({_FLEET}),
@@ -277,6 +285,7 @@ _VISIT: Final = text(
                 SELECT FROM wanted JOIN trax.manifest_group AS g ON g.id = wanted.group_id
                 LEFT JOIN active ON active.group_id = g.id
                 WHERE entries > CAST(:max_per_group AS bigint)
+                      AND (SELECT count(*) FROM listed) > :places AND {_OTHERS_WAIT}
                    OR ({BOUND})
                       AND entries + coalesce(runs, 0) > CASE WHEN enabled THEN max_active_jobs ELSE 0 END)
             AND NOT EXISTS (SELECT FROM trax.metadata WHERE {PENDING_HERE})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trax.engine.capacity import Capacity, select_within
+from trax.engine.capacity import Capacity, select_with_shares, select_within
 
 A, B = 1, 2
 
@@ -53,6 +53,29 @@ def test_the_worked_example() -> None:
 )
 def test_the_table_of_situations(capacity: Capacity, entries: list[Entry], expected: str) -> None:
     assert names(capacity, entries) == expected.split()
+
+
+def shared_names(capacity: Capacity, *groups: list[Entry]) -> list[str]:
+    entries = [entry for group in groups for entry in group]
+    return [entry.name for entry in select_with_shares(capacity, entries)]
+
+
+def test_free_slots_that_are_left_go_to_groups_that_had_their_share() -> None:
+    capacity = Capacity(limit=None, max_per_group=1, max_total=4)
+
+    assert shared_names(capacity, queued(A, 4, "A"), queued(B, 2, "B")) == ["A1", "A2", "A3", "B1"]
+
+
+def test_without_known_slots_no_group_gets_more_than_its_share() -> None:
+    capacity = Capacity(limit=None, max_per_group=1)
+
+    assert shared_names(capacity, queued(A, 4, "A"), queued(B, 2, "B")) == ["A1", "B1"]
+
+
+def test_slots_that_are_left_respect_the_limits() -> None:
+    capacity = Capacity(limit=5, active=1, limits={A: 2}, max_per_group=1, max_total=9)
+
+    assert shared_names(capacity, queued(A, 4, "A"), queued(B, 4, "B")) == ["A1", "A2", "B1", "B2"]
 
 
 def test_an_entry_without_a_group_counts_against_the_total() -> None:

@@ -46,7 +46,7 @@ def open_store(url: str, jobs: int) -> Generator[Store]:
     """A store with a full queue, and limits under which everything is counted and nothing is refused."""
     store = Store(url)
     store.open()
-    store.run(fill, store, jobs, limited=True)
+    store.run(fill, store, jobs)
     try:
         yield store
     finally:

@@ -12,7 +12,7 @@ from bench import ceiling
 from bench.adapters.trax_jobs import SLOTS
 from bench.contenders import PGQUEUER, TRAX, Contender, available
 from bench.figures import Sheet, ratios, row, spread
-from bench.filling import GLOBAL_LIMIT, GROUP_LIMIT, GROUPS
+from bench.filling import SHAPES, USUAL
 from bench.options import Options
 from bench.runner import MICROSECONDS, Drain, drain, idle_share
 from bench.servers import Servers
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 WIDTHS: Final = (28, 22, 18, 16, 14)
 BARE: Final = "the bare SQL, one connection"
 SQLITE: Final = replace(TRAX, storage="sqlite")
-GOALS_BESIDE_PEER: Final = {"limits on, 1 process": 1.5, "limits on, 2 processes": 1.2, "out of the box": 1.0}
 THEIR_DEFAULT: Final = 10
 """PgQueuer's default batch size."""
 
@@ -36,31 +35,36 @@ class Case(NamedTuple):
     processes: int = 1
 
 
-ON, ON_2 = "limits on, 1 process", "limits on, 2 processes"
-OFF, OFF_2 = "limits off, 1 process", "limits off, 2 processes"
+ON, ON_2 = USUAL, f"{USUAL}, 2 processes"
+OFF, OFF_2 = "no limits", "no limits, 2 processes"
+LONE, LONE_2 = "one group", "one group, 2 processes"
 PEER, PEER_2 = "PgQueuer, 1 process", "PgQueuer, 2 processes"
 SYNC, DEFAULT, PEER_DEFAULT = "sync trains", "out of the box", "PgQueuer out of the box"
 FILE_ON, FILE_OFF = "SQLite, limits on", "SQLite, limits off"
 BESIDE: Final = {
-    ON: PEER,
-    ON_2: PEER_2,
-    OFF: PEER,
-    OFF_2: PEER_2,
+    **dict.fromkeys(SHAPES, PEER),
+    **dict.fromkeys((ON_2, OFF_2, LONE_2), PEER_2),
     SYNC: PEER,
     DEFAULT: PEER_DEFAULT,
 }
+GOALS_BESIDE_PEER: Final = {
+    **dict.fromkeys((shape for shape in SHAPES if shape != OFF), 1.5),
+    ON_2: 1.25,
+    LONE_2: 1.25,
+    DEFAULT: 1.05,
+}
 CASES: Final = (
-    Case(ON, TRAX),
     Case(PEER, PGQUEUER),
-    Case(OFF, TRAX.with_settings(limited=False)),
+    *(Case(shape, TRAX.with_settings(shape=shape)) for shape in SHAPES),
     Case(ON_2, TRAX, 2),
     Case(PEER_2, PGQUEUER, 2),
-    Case(OFF_2, TRAX.with_settings(limited=False), 2),
+    Case(LONE_2, TRAX.with_settings(shape=LONE), 2),
+    Case(OFF_2, TRAX.with_settings(shape=OFF), 2),
     Case(SYNC, TRAX.with_settings(train="noop_sync")),
     Case(DEFAULT, TRAX.with_settings(defaults=True)),
     Case(PEER_DEFAULT, PGQUEUER.with_settings(batch=THEIR_DEFAULT)),
     Case(FILE_ON, SQLITE),
-    Case(FILE_OFF, SQLITE.with_settings(limited=False)),
+    Case(FILE_OFF, SQLITE.with_settings(shape=OFF)),
 )
 
 
@@ -68,7 +72,7 @@ def main(options: Options) -> None:
     jobs, rounds = options.sized(options.jobs, 500), options.sized(options.rounds, 1)
     print(
         f"drain: {jobs:,} jobs that do nothing, {SLOTS} slots per process, median (lowest to highest) of "
-        f"{rounds}\n  limits on: {GLOBAL_LIMIT:,} in total and {GROUP_LIMIT} in each of {GROUPS} groups"
+        f"{rounds}; limits: {_describe_shapes()}"
     )
     sheet = Sheet("drain", options)
     names = {one.name for one in available((TRAX, PGQUEUER))}
@@ -85,6 +89,12 @@ def main(options: Options) -> None:
         "cases": {name: [one._asdict() for one in rounds] for name, rounds in figures.items()},
     }
     sheet.save()
+
+
+def _describe_shapes() -> str:
+    total = SHAPES[USUAL].max_active_jobs
+    of_groups = (f"{shape.limit:,} in {name}" for name, shape in SHAPES.items() if shape.limit)
+    return f"{total:,} in total; in each group " + ", ".join(of_groups)
 
 
 def _measure(
@@ -142,7 +152,7 @@ def _compare(sheet: Sheet, figures: dict[str, list[Drain]]) -> None:
     """Print the goals."""
     add_drain_goals(sheet, figures)
     on = figures[ON]
-    sheet.goal_at_least("limits on, of the bare SQL", ratios(_rates(on), _rates(figures[BARE])), 0.75, ".0%")
+    sheet.goal_at_least(f"{ON}, of the bare SQL", ratios(_rates(on), _rates(figures[BARE])), 0.75, ".0%")
     cost = [1 - one for one in ratios(_rates(on), _rates(figures[OFF]))]
     sheet.goal_at_most("cost of limits", cost, 0.15, ".0%")
     sheet.goal_at_least("sync trains", _rates(figures[SYNC]), 6_000, unit="/s")

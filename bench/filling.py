@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import func, select, text
 
@@ -19,34 +19,68 @@ if TYPE_CHECKING:
 
     from trax.store import Connection, Store
 
-GROUPS: Final = 50
-GROUP_LIMIT: Final = 200
 GLOBAL_LIMIT: Final = 5_000
 
 
-def fill(connection: Connection, store: Store, jobs: int, *, limited: bool, train: str = "noop") -> None:
-    """Queue jobs as `queue_many` does; with limits, spread evenly over the groups."""
-    now = store.now(connection)
-    ids: list[int | None] = list(_groups(connection, store)) if limited else [None]
+class Shape(NamedTuple):
+    """How the jobs of a queue are spread: over groups with a limit, and over priorities."""
+
+    groups: int = 0
+    limit: int | None = None
+    """The limit of each group."""
+    flood: float = 0.0
+    """The share of the jobs that the first group has; the others share the rest."""
+    priorities: int = 1
+    max_active_jobs: int | None = GLOBAL_LIMIT
+
+    def group_of(self, number: int, jobs: int) -> int | None:
+        if not self.groups:
+            return None
+        flood = int(jobs * self.flood)
+        return 0 if number < flood else number % self.groups if not flood else 1 + number % (self.groups - 1)
+
+
+SHAPES: Final = {
+    "no limits": Shape(max_active_jobs=None),
+    "no group": Shape(),
+    "one group": Shape(groups=1, limit=1_500),
+    "one group at its limit": Shape(groups=1, limit=200),
+    "50 groups": Shape(groups=50, limit=200),
+    "10,000 groups": Shape(groups=10_000, limit=2),
+    "mixed priorities": Shape(groups=50, limit=200, priorities=32),
+    "a flooded group beside 49": Shape(groups=50, limit=400, flood=0.9),
+}
+"""The shapes of queues that users have."""
+USUAL: Final = "50 groups"
+
+
+def fill(connection: Connection, store: Store, jobs: int, *, shape: str = USUAL, train: str = "noop") -> None:
+    """Queue jobs as `queue_many` does, in this shape."""
+    now, spread = store.now(connection), SHAPES[shape]
+    ids = _groups(connection, store, spread)
+    groups_of = (spread.group_of(number, jobs) for number in range(jobs))
     entries = [
         NewEntry(
             external_id=new_external_id(),
             train=train,
             origin=Origin.QUEUE,
             input=f'{{"number":{number}}}',
-            group_id=ids[number % len(ids)],
+            priority=number * 7 % spread.priorities,
+            group_id=None if group is None else ids[group],
         )
-        for number in range(jobs)
+        for number, group in enumerate(groups_of)
     ]
     work_queue.add(connection, entries, now=now)
 
 
-def _groups(connection: Connection, store: Store) -> list[int]:
-    now = store.now(connection)
-    named = groups.get_or_create(connection, [f"group-{number:02}" for number in range(GROUPS)], now=now)
-    for name in named:
-        groups.change(connection, name, {"max_active_jobs": GROUP_LIMIT}, now=now)
-    return sorted(group.id for group in named.values())
+def _groups(connection: Connection, store: Store, shape: Shape) -> list[int]:
+    if not shape.groups:
+        return []
+    now, group = store.now(connection), tables(connection).manifest_group
+    names = [f"group-{number:05}" for number in range(shape.groups)]
+    named = groups.get_or_create(connection, names, now=now)
+    connection.execute(group.update().values(max_active_jobs=shape.limit))
+    return [named[name].id for name in names]
 
 
 def is_drained(connection: Connection) -> bool:

@@ -1,4 +1,4 @@
-"""Trax, as `trax run` runs it: limits on, off, out of the box, with async and with sync trains."""
+"""Trax, as `trax run` runs it: every shape of a queue, out of the box, with async and with sync trains."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from typing import Any, Final
 
 from bench.adapters import Adapter
 from bench.app import Job, build_app
-from bench.filling import GLOBAL_LIMIT, fill, is_drained
+from bench.filling import SHAPES, USUAL, fill, is_drained
 
 SLOTS: Final = 500
 
 
 class Contender(Adapter):
-    def __init__(
-        self, url: str, *, limited: bool = True, train: str = "noop", defaults: bool = False
-    ) -> None:
+    def __init__(self, url: str, *, shape: str = USUAL, train: str = "noop", defaults: bool = False) -> None:
         super().__init__(url)
         settings: dict[str, Any] = {}
         if not defaults:
             settings = {
                 "local_worker_count": SLOTS,
-                "max_active_jobs": GLOBAL_LIMIT if limited else None,
+                "max_active_jobs": SHAPES[shape].max_active_jobs,
             }
-        self._limited, self._train = limited and not defaults, train
+        self._shape, self._train = "no group" if defaults else shape, train
         self._bench = build_app(url, **settings)
         self._works = False
 
@@ -33,7 +31,7 @@ class Contender(Adapter):
         self._store = await self._bench.app.context.store.open()
 
     async def fill(self, jobs: int) -> None:
-        await self._store.call(fill, self._store, jobs, limited=self._limited, train=self._train)
+        await self._store.call(fill, self._store, jobs, shape=self._shape, train=self._train)
 
     async def add_many(self, count: int) -> None:
         await self._bench.app.queue_many(self._bench.noop, [Job(number=number) for number in range(count)])

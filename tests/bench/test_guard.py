@@ -85,7 +85,7 @@ async def cost_of_drain(url: str) -> Cost:
     """From the first jobs to the last end: what a start costs is not part of it."""
     app = build_app(url, local_worker_count=SLOTS, max_active_jobs=GLOBAL_LIMIT).app
     store = await app.context.store.open()
-    await store.call(fill, store, JOBS, limited=True)
+    await store.call(fill, store, JOBS)
     server, before = server_pid(url), jobs.ran
     await app.start()
     try:

@@ -112,8 +112,8 @@ def test_the_run_of_all_peers_has_the_goals_beside_pgqueuer(capsys: pytest.Captu
     peers.add_goals(Sheet("peers", Options(quick=True)), figures(30_000.0), figures(15_000.0))
 
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
-        "met     limits on, 1 process, beside PgQueuer, 1 process: 2.00 x, goal at least 1.50 x",
-        "met     limits on, 2 processes, beside PgQueuer, 2 processes: 2.00 x, goal at least 1.20 x",
+        "met     50 groups, beside PgQueuer, 1 process: 2.00 x, goal at least 1.50 x",
+        "met     50 groups, 2 processes, beside PgQueuer, 2 processes: 2.00 x, goal at least 1.25 x",
         "met     Python for each job: 8 µs, goal at most 30 µs",
         "met     server for each job: 18 µs, goal at most 40 µs",
         "met     WAL for each job: 976 bytes, goal at most 1,000 bytes",

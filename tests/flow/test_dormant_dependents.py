@@ -319,7 +319,7 @@ async def test_a_dormant_run_is_retried_with_its_input_though_inputs_are_not_sav
         assert h.entry("load-a").input == "secret"
 
 
-async def test_a_dormant_run_that_timed_out_is_tried_again_with_its_input(url: str) -> None:
+async def test_a_dormant_run_that_timed_out_is_retried_with_its_input(url: str) -> None:
     async with build_harness(url) as h:
         h.change_manifest("load-a", timeout_seconds=60)
 

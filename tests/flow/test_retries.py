@@ -707,7 +707,7 @@ async def test_a_timeout_is_followed_by_a_retry(url: str) -> None:
         assert (entry.origin, entry.scheduled_at) == (Origin.RETRY, h.now + minutes(5))
 
 
-async def test_a_timeout_is_no_failure_if_the_setting_says_so(url: str) -> None:
+async def test_a_timeout_is_no_failure_if_the_setting_is_off(url: str) -> None:
     async with overstaying(url, counts=False) as h:
         await h.run_until_idle()
 

@@ -382,7 +382,7 @@ async def test_a_live_scheduler_without_the_code_of_the_asker_is_enough(url: str
     assert (codes(alive), codes(silent)) == (["due"], ["no_scheduler"])
 
 
-async def test_a_manager_that_is_off_is_also_told_of_what_is_not_due_yet(url: str) -> None:
+async def test_why_names_a_manager_that_is_off_for_a_manifest_that_is_not_due(url: str) -> None:
     app = app_at(url)
     app.schedule(greet_of(app), "ada", "Ada", every(hours=1))
     async with Harness(app) as h:
@@ -392,7 +392,7 @@ async def test_a_manager_that_is_off_is_also_told_of_what_is_not_due_yet(url: st
         assert codes(await app.why("ada")) == ["waiting", "manager_off"]
 
 
-async def test_a_dispatcher_that_is_off_is_also_told_of_a_delayed_entry(url: str) -> None:
+async def test_why_names_a_dispatcher_that_is_off_for_a_delayed_entry(url: str) -> None:
     app = app_at(url, job_dispatcher_enabled=False)
     async with Harness(app):
         entry = await app.queue(greet_of(app), "Ada", delay=timedelta(hours=1))
@@ -413,7 +413,7 @@ async def test_the_retry_of_a_manifest_names_its_failure(url: str) -> None:
 
 
 @pytest.mark.parametrize("is_scheduled", [True, False])
-async def test_a_snoozed_job_says_why_it_waits(url: str, *, is_scheduled: bool) -> None:
+async def test_why_gives_the_reason_of_a_snoozed_job(url: str, *, is_scheduled: bool) -> None:
     app = Trax(url)
 
     @app.train

@@ -145,7 +145,7 @@ async def test_a_run_whose_time_limit_is_over_before_it_begins_goes_back_uncount
     await desk.worker.drain(30)
 
     runs = await desk.runs()
-    assert (runs["one"].failure_exception, runs["two"].failure_exception) == ("Cancelled", "Interrupted")
+    assert (runs["one"].failure_exception, runs["two"].failure_exception) == ("RunTimedOut", "Interrupted")
     assert "before it began" in str(runs["two"].failure_reason)
     queued = {str(entry.input): entry.status for entry in await desk.app.work_queue.list(status="queued")}
     assert queued["two"] == "queued"

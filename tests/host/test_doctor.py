@@ -153,7 +153,7 @@ def test_a_table_that_autovacuum_leaves_out_is_found(postgres_url: str, value: s
     assert [finding for finding in load_findings(postgres_url) if finding.is_wrong] == []
 
 
-async def test_what_waits_without_a_scheduler_is_found(address: str) -> None:
+async def test_work_without_a_scheduler_is_found(address: str) -> None:
     app = Railway(address)
     app.schedule(app.sync_table, "users", USERS, every(hours=1))
     async with Harness(app):

@@ -124,7 +124,7 @@ def woken_by(topic: Topic, role: str) -> set[str]:
     return names & BY_ROLE[role]
 
 
-def test_each_name_in_the_table_of_who_wakes_whom_is_that_of_a_duty() -> None:
+def test_each_name_in_the_table_of_wakes_is_that_of_a_duty() -> None:
     named = set[str]().union(*WAKES.values())
 
     assert named <= {*BY_ROLE["all"], *BY_ROLE["worker"], "hand_over"}

@@ -77,7 +77,7 @@ APP_INTERNALS = {"StoredSession"}
 """What the dashboard asks of `app.sessions` for every request."""
 
 
-def test_what_a_public_verb_returns_is_importable_from_trax() -> None:
+def test_the_results_of_public_verbs_are_importable_from_trax() -> None:
     app = trax.Trax("memory://")
     nouns = (
         *(app.manifests, app.groups, app.work_queue, app.executions, app.dead_letters, app.workers),

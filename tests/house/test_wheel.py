@@ -52,7 +52,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from trax import Trax
 
 trace.set_tracer_provider(TracerProvider())
-print(type(Trax("memory://").parts.telemetry.now).__name__)
+print(type(Trax("memory://").context.telemetry.now).__name__)
 """
 SHOP = (PROJECT / "examples" / "fastapi_orders.py").read_text(encoding="utf-8")
 SHOP_SAYS = """\

@@ -219,6 +219,19 @@ MADE_BY_TRAX: Final = {
     ),
     *("RunCancelled", "RunInterrupted", "RunTimedOut", "StoreUnavailable", "Train", "TraxError"),
     *("UnknownTrain", "WaitTimedOut", "WorkQueueEntry", "current"),
+    *(
+        "AuditEntry",
+        "Blocks",
+        "Count",
+        "Cursor",
+        "DeadLetterGroup",
+        "FailingTrain",
+        "GroupGraph",
+        "GroupStats",
+    ),
+    *("HistoryFinding", "Home", "HttpEndpoint", "Overview", "QueuedEntry", "Receiver", "RecordPage"),
+    *("RunningJob", "SettingOrigin", "Settings", "States", "Throughput", "TrainDuration", "Verification"),
+    *("WebSession", "WorkerRecord", "WorkerView"),
 }
 """Public for annotations and `except`: values that nobody has to make."""
 PLAIN_VALUES: Final = {

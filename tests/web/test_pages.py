@@ -53,7 +53,7 @@ async def day(
             yield room
 
 
-async def test_an_execution_without_an_output_says_why() -> None:
+async def test_the_page_of_an_execution_without_an_output_gives_the_reason() -> None:
     app = Trax("memory://")
 
     @app.train(save_outputs=False)

@@ -153,5 +153,5 @@ async def _apply_action(request: Request, form: Form, names: Sequence[str]) -> M
     if action == "trigger":
         tail = f" ({count_noun(sum(results), 'entry', 'entries')})"
     elif action == "cancel":
-        tail = f" ({count_noun(sum(results), 'execution')})"
+        tail = f" ({count_noun(sum(map(len, results)), 'execution')})"
     return Message(f"{count_noun(len(results), 'group')} {outcome}{tail}")

@@ -32,7 +32,7 @@ def test_a_policy_has_one_number_under_both_names(name: str) -> None:
     assert repr(policy).startswith("Retry(max_attempts=7, ")
 
 
-def test_the_default_number_may_be_said_under_the_other_name() -> None:
+def test_the_default_number_may_be_set_under_the_other_name() -> None:
     assert Retry(max_retries=3) == Retry(3, max_retries=3) == Retry()
 
 

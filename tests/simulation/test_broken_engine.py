@@ -113,7 +113,7 @@ def test_an_order_that_ignores_priorities(monkeypatch: pytest.MonkeyPatch) -> No
     def select_backwards(capacity: Capacity, entries: Sequence[Any]) -> list[Any]:
         return select_within(capacity, list(reversed(entries)))
 
-    monkeypatch.setattr(job_dispatcher, "select_within", select_backwards)
+    monkeypatch.setattr(job_dispatcher, "select_with_shares", select_backwards)
 
     assert "promise 5" in events_of_failure()
 

@@ -359,15 +359,21 @@ def test_a_train_with_processes_of_its_own_is_left_to_the_next_visit(
     assert len(worker.visit().claimed) == 1
 
 
-def test_more_entries_of_a_group_than_its_share_are_left_to_the_next_visit_if_others_wait(
-    driver: Dispatcher, quick_visits: list[QuickVisit]
-) -> None:
+def sharing_worker(driver: Dispatcher) -> tuple[Special, int]:
+    """A worker under a share of two entries of a group, ready for a quick visit; and the id of a group."""
     driver.group("etl")
     group = driver.store.read(groups.get, "etl")
     assert group
     worker = Special(driver, Settings(max_active_jobs=LIMIT, max_queued_jobs_per_cycle=2))
     worker.visit_until_quick()
-    entries = driver.enqueue(8, group_id=group.id)
+    return worker, group.id
+
+
+def test_more_entries_of_a_group_than_its_share_are_left_to_the_next_visit_if_others_wait(
+    driver: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    worker, group_id = sharing_worker(driver)
+    entries = driver.enqueue(8, group_id=group_id)
     others = driver.enqueue(1)
 
     assert (worker.visit().run_again, [each.is_plain for each in quick_visits]) == (True, [False])
@@ -375,12 +381,8 @@ def test_more_entries_of_a_group_than_its_share_are_left_to_the_next_visit_if_ot
 
 
 def test_a_group_that_waits_alone_has_no_share(driver: Dispatcher, quick_visits: list[QuickVisit]) -> None:
-    driver.group("etl")
-    group = driver.store.read(groups.get, "etl")
-    assert group
-    worker = Special(driver, Settings(max_active_jobs=LIMIT, max_queued_jobs_per_cycle=2))
-    worker.visit_until_quick()
-    entries = driver.enqueue(8, group_id=group.id)
+    worker, group_id = sharing_worker(driver)
+    entries = driver.enqueue(8, group_id=group_id)
 
     assert worker.visit().entry_ids == entries[:5]
     assert [each.is_plain for each in quick_visits] == [True]
@@ -389,12 +391,8 @@ def test_a_group_that_waits_alone_has_no_share(driver: Dispatcher, quick_visits:
 def test_a_queue_that_fits_into_the_free_slots_is_admitted_without_shares(
     driver: Dispatcher, quick_visits: list[QuickVisit]
 ) -> None:
-    driver.group("etl")
-    group = driver.store.read(groups.get, "etl")
-    assert group
-    worker = Special(driver, Settings(max_active_jobs=LIMIT, max_queued_jobs_per_cycle=2))
-    worker.visit_until_quick()
-    entries = driver.enqueue(4, group_id=group.id)
+    worker, group_id = sharing_worker(driver)
+    entries = driver.enqueue(4, group_id=group_id)
     others = driver.enqueue(1)
 
     assert worker.visit().entry_ids == [*entries, *others]

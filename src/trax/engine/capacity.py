@@ -70,7 +70,8 @@ def select_with_shares(capacity: Capacity, entries: Sequence[Entry]) -> list[Ent
     Free slots that are left after each group had its share go to the groups that have more entries.
     """
     first = select_within(capacity, entries)
-    if capacity.max_total is None or len(first) >= capacity.free or len(first) == len(entries):
+    has_shares = capacity.max_per_group is not None and capacity.max_total is not None
+    if not has_shares or len(first) >= capacity.free or len(first) == len(entries):
         return first
     shared = {id(entry) for entry in first}
     others = [entry for entry in entries if id(entry) not in shared]
